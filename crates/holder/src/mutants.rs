@@ -49,6 +49,7 @@ mutants! {
     AnyHolderToken, 4, "who knows a holder's number and client id speaks for it, without the token that the store gave it";
     GrantedNotRaised, 5, "granted(X) is not raised before a grant leaves";
     GrantedFalls, 5, "granted(X) is the epoch of the last grant, not of the highest";
+    GrantedUntold, 5, "what was read at a server that does not tell of changes, of a slot that moved, is granted";
     RepeatedAnswerGrants, 5, "the answer to a retransmitted write is a grant again";
     TermNotRaised, 6, "a lease that had lapsed is renewed in its old term";
     AnyClockRenewed, 6, "a lease is renewed in its term although the switch's clock, or the store's, went back";
@@ -113,6 +114,7 @@ impl Mutant {
         use Mutant::*;
         Some(match self {
             AnyClockRenewed => "disciplines/tests/all/stood_still.rs",
+            GrantedUntold => "crates/store/src/engine/tests/slots.rs",
             AnyHolderToken => "crates/store/src/engine/tests/holders.rs",
             UndecidedForgotten | DecidedForgotten => "crates/store/src/engine/tests/tenants.rs",
             RepeatedRequestLent => "crates/store/src/engine/tests/leaving.rs",

@@ -100,6 +100,8 @@ pub enum Change {
 pub enum ReadOutcome {
     /// The item.
     Item(Item<Vec<u8>>),
+    /// The item, from a server that does not tell if others change it.
+    Untold(Item<Vec<u8>>),
     /// It is longer than [`Backend::longest`]; its version.
     TooLarge(u64),
     /// There is no such key.

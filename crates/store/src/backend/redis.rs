@@ -32,6 +32,7 @@
 
 mod answers;
 mod dial;
+mod elsewhere;
 mod eviction;
 mod follow;
 mod link;
@@ -39,33 +40,39 @@ mod role;
 mod sessions;
 mod upstream;
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use anyhow::{Context, anyhow};
 use redis::{
-    ConnectionInfo, IntoConnectionInfo, Pipeline, PushInfo, PushKind, Value,
+    ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline, PushInfo, PushKind, Value,
     aio::MultiplexedConnection, io::tcp::TcpSettings,
 };
 use tls::Connector;
-use tokio::sync::{mpsc::UnboundedReceiver, watch};
+use tokio::{
+    sync::{mpsc::UnboundedReceiver, watch},
+    time::timeout,
+};
 
 use super::{
     Backend, Completion, OutsideEvent, Refusal,
     outage::Outage,
     remote::{Command, Completions, Health, OnlyIf, Outcome, Protocol, Remote, SMALL, Verb},
 };
-use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
+use crate::{OutsideWrites, clock::boot_ns, coherence::Watch, slot_map::NodeAddress};
 use answers::{Class, class_of, is_of_server, refusal, words_of};
 pub(crate) use dial::{Dial, Reader, Writer};
+use elsewhere::Elsewhere;
 use eviction::{Eviction, MARKS};
 use follow::Follower;
-pub(crate) use follow::{is_elsewhere, put_off};
+pub(crate) use follow::{Redirect, is_elsewhere, put_off};
 use link::{Contact, Link};
 use role::{Role, role_of};
 use sessions::FormerSessions;
 pub(crate) use sessions::Session;
 pub(crate) use upstream::Upstream;
 
+/// Other nodes of a Redis Cluster to which a command is sent on, each by the one before.
+const REDIRECTS: usize = 4;
 /// Servers that are asked for the master, each named by the one before, before that is given up.
 const HOPS: usize = 8;
 /// A server that has refused nothing for so long is said to refuse nothing any more.
@@ -99,15 +106,15 @@ pub(crate) async fn connect(
         OutsideWrites::Ignore => (None, Watch::Unneeded),
     };
     let health = Health::new();
-    let is_cluster = slots.is_some();
-    if !is_cluster {
+    if slots.is_none() {
         // One command cannot name keys of several slots.
         health.can_mark(MARKS);
     }
     let mut redis = Redis::new(given.clone(), told, dial.clone(), health.clone());
     redis.follower = slots.map(|own| Follower::new(given, dial.clone(), own));
+    let masters = redis.follower.as_ref().map(Follower::masters);
     let is_tracked = outside_writes == OutsideWrites::Track;
-    let upstream = Upstream::new(redis.master.subscribe(), dial, is_cluster, is_tracked);
+    let upstream = Upstream::new(redis.master.subscribe(), dial, masters, is_tracked);
     let mut remote = Remote::start(redis, health, watch, base_version, completions, within);
     remote.has_tried().await;
     Ok((Box::new(remote), done, upstream))
@@ -178,6 +185,8 @@ struct Redis {
     former: FormerSessions,
     /// Says where the master is, if it is a node of a Redis Cluster.
     follower: Option<Follower>,
+    /// That cluster's other nodes.
+    elsewhere: Elsewhere,
 }
 
 impl Redis {
@@ -193,6 +202,7 @@ impl Redis {
             given,
             told,
             watch: Watch::Tracked,
+            elsewhere: Elsewhere::new(dial.clone()),
             dial,
             link: None,
             over: None,
@@ -258,19 +268,136 @@ impl Redis {
     }
 
     /// What a node of a Redis Cluster says of slots that it does not have is for the store, not for
-    /// its clients.
-    async fn follow(&mut self, outcomes: &mut [Outcome]) {
+    /// its clients: it asks where they are.
+    async fn follow(&mut self, commands: &[Command], outcomes: &mut [Outcome]) {
+        if self.follower.is_none() {
+            return;
+        }
+        for _ in 0..REDIRECTS {
+            let parts = self.redirected(commands, outcomes);
+            if parts.is_empty() {
+                break;
+            }
+            for (to, part) in parts {
+                let asked: Vec<Command> = part.iter().map(|at| commands[*at].clone()).collect();
+                let answers = self.ask_elsewhere(&to, &asked).await;
+                for (at, outcome) in part.into_iter().zip(answers) {
+                    outcomes[at] = outcome;
+                }
+            }
+        }
         let Some(follower) = &mut self.follower else { return };
+        follower.doubts();
         for outcome in outcomes {
             if let Outcome::Refused(refusal) = outcome
                 && is_elsewhere(refusal.words())
             {
-                follower.doubts();
                 *refusal = Refusal::new(&put_off(refusal.words()));
             }
         }
         if let Some(why) = follower.moved_from(&self.at).await {
             self.over.get_or_insert(why);
+        }
+        if follower.take_lost()
+            && let Some(told) = &self.told
+        {
+            let _ = told.send(Completion::Outside(OutsideEvent::Everything));
+        }
+        self.settle();
+    }
+
+    /// The commands that are to be asked at other nodes, in their order: those that were sent on,
+    /// and reads behind a write that was. What such a read has found may be older.
+    fn redirected(
+        &self,
+        commands: &[Command],
+        outcomes: &[Outcome],
+    ) -> Vec<(Redirect, Vec<usize>)> {
+        let host = match self.at.addr() {
+            ConnectionAddr::Tcp(host, _) => host,
+            _ => return vec![],
+        };
+        let mut written: HashMap<&[u8], Redirect> = HashMap::new();
+        let mut parts: Vec<(Redirect, Vec<usize>)> = vec![];
+        for (at, (command, outcome)) in commands.iter().zip(outcomes).enumerate() {
+            let is_read = matches!(command.verb, Verb::Get { .. });
+            let said = match outcome {
+                Outcome::Refused(refusal) => Redirect::in_words(refusal.words(), host),
+                _ => None,
+            };
+            let behind = || written.get(&command.name[..]).filter(|_| is_read).cloned();
+            let Some(to) = said.or_else(behind) else { continue };
+            if !is_read {
+                written.insert(&command.name, to.clone());
+            }
+            match parts.iter_mut().find(|(other, _)| *other == to) {
+                Some((_, part)) => part.push(at),
+                None => parts.push((to, vec![at])),
+            }
+        }
+        parts
+    }
+
+    /// Has another node carry out commands, in order.
+    async fn ask_elsewhere(&mut self, to: &Redirect, commands: &[Command]) -> Vec<Outcome> {
+        let refused = |why: &str| Outcome::Refused(Refusal::new(&format!("TRYAGAIN {why}")));
+        let Some(follower) = &self.follower else { return vec![] };
+        let info = follower.info_of(&to.at);
+        let patience = self.elsewhere.patience();
+        let (node, is_new) = match self.elsewhere.reach(&to.at, info.clone()).await {
+            Ok(reached) => reached,
+            Err(error) => return vec![refused(&format!("{error:#}")); commands.len()],
+        };
+        let mut faults = Faults::default();
+        let asked = async {
+            if is_new {
+                let session = node.session.as_ref();
+                self.former.end(&mut node.connection, info.addr(), session).await?;
+            }
+            let how = Way { tracks: false, asking: to.asking };
+            carry_out(&mut node.connection, commands, how, &mut faults).await
+        };
+        let why = match timeout(patience, asked).await {
+            Ok(Ok(mut outcomes)) => {
+                for (command, outcome) in commands.iter().zip(&mut outcomes) {
+                    if let (Verb::Get { track: true, .. }, Outcome::Value { value, expiry_ms }) =
+                        (&command.verb, &mut *outcome)
+                    {
+                        let value = std::mem::take(value);
+                        *outcome = Outcome::Untold { value, expiry_ms: *expiry_ms };
+                    }
+                }
+                if faults.over.is_some() {
+                    self.elsewhere.give_up(&to.at);
+                }
+                return outcomes;
+            }
+            Ok(Err(error)) => format!("{error:#}"),
+            Err(_) => format!("no answer within {patience:?}"),
+        };
+        if let Some(session) = self.elsewhere.give_up(&to.at) {
+            self.former.add(info.addr(), session);
+        }
+        let why = format!("the node at {}: {why}", to.at);
+        tracing::debug!("backend: {why}");
+        let lost = |command: &Command| match command.verb {
+            Verb::Get { .. } => refused(&why),
+            _ => Outcome::Failed,
+        };
+        commands.iter().map(lost).collect()
+    }
+
+    /// Tells if nothing that has failed can still take place.
+    fn settle(&mut self) {
+        let masters = self.follower.as_ref().map(Follower::masters);
+        let counts = |at: &ConnectionAddr| {
+            let masters = masters.as_ref().map(watch::Receiver::borrow);
+            masters.is_some_and(|masters| masters.iter().any(|master| is_there(at, master)))
+        };
+        if self.former.are_over(counts)
+            && let Some(told) = &self.told
+        {
+            let _ = told.send(Completion::Settled);
         }
     }
 
@@ -382,9 +509,9 @@ impl Protocol for Redis {
     async fn connect(&mut self) -> anyhow::Result<()> {
         if self.link.is_none() {
             let mut link = self.find().await?;
-            let are_over = self.former.end(&mut link.connection, link.session.as_ref()).await?;
-            if let Some(told) = self.told.as_ref().filter(|_| are_over) {
-                let _ = told.send(Completion::Settled);
+            let session = link.session.as_ref();
+            if self.former.end(&mut link.connection, self.at.addr(), session).await? {
+                self.settle();
             }
             self.watches(link.untracked.as_deref());
             self.link = Some(link);
@@ -397,16 +524,18 @@ impl Protocol for Redis {
         if commands.is_empty() {
             self.note(None);
             self.is_demoted().await?;
-            self.follow(&mut []).await;
+            self.follow(&[], &mut []).await;
             return Ok(vec![]);
         }
         let mut faults = Faults::default();
-        let tracks = link.untracked.is_none();
+        let how = Way { tracks: link.untracked.is_none(), asking: false };
         self.eviction.mark(&mut link.connection, commands).await?;
-        let mut outcomes = carry_out(&mut link.connection, commands, tracks, &mut faults).await?;
+        let mut outcomes = carry_out(&mut link.connection, commands, how, &mut faults).await?;
         let is_due = link.is_due(boot_ns());
-        self.follow(&mut outcomes).await;
-        self.note(faults.of_server.as_deref());
+        self.follow(commands, &mut outcomes).await;
+        let is_followed = |words: &String| self.follower.is_some() && is_elsewhere(words);
+        let refused = faults.of_server.filter(|words| !is_followed(words));
+        self.note(refused.as_deref());
         if let Some(why) = faults.over {
             self.over = Some(format!("Redis at {}: {why}", self.at.addr()));
         } else if is_due {
@@ -428,7 +557,7 @@ impl Protocol for Redis {
 
     fn disconnect(&mut self) {
         if let Some(link) = self.link.take() {
-            self.former.add(link.session);
+            self.former.add(self.at.addr(), link.session);
         }
         self.over = None;
     }
@@ -460,25 +589,48 @@ impl Faults {
     }
 }
 
+/// How commands are put to a server.
+#[derive(Clone, Copy)]
+struct Way {
+    /// It is to tell of changes to what is read for a grant.
+    tracks: bool,
+    /// It is taking the slot in: each command has ASKING before it.
+    asking: bool,
+}
+
+impl Way {
+    /// Says what has to stand before a command with a key.
+    fn before(self, pipeline: &mut Pipeline) {
+        if self.asking {
+            pipeline.cmd("ASKING").ignore();
+        }
+    }
+}
+
+/// Whether a node is there.
+pub(crate) fn is_there(at: &ConnectionAddr, node: &NodeAddress) -> bool {
+    matches!(at, ConnectionAddr::Tcp(host, port) if *host == node.host && *port == node.port)
+}
+
 /// Carries commands out in order, and finds one outcome for each.
 async fn carry_out(
     connection: &mut MultiplexedConnection,
     commands: &[Command],
-    tracks: bool,
+    how: Way,
     faults: &mut Faults,
 ) -> anyhow::Result<Vec<Outcome>> {
-    let mut outcomes = ask(connection, commands, Bytes::Some, tracks, faults).await?;
+    let mut outcomes = ask(connection, commands, Bytes::Some, how, faults).await?;
     let unclear: Vec<usize> = (0..commands.len()).filter(|at| outcomes[*at].is_none()).collect();
     if !unclear.is_empty() {
         let again: Vec<Command> = unclear.iter().map(|at| commands[*at].clone()).collect();
-        let clear = ask(connection, &again, Bytes::All, tracks, faults).await?;
+        let clear = ask(connection, &again, Bytes::All, how, faults).await?;
         for (at, outcome) in unclear.into_iter().zip(clear) {
             outcomes[at] = outcome;
         }
     }
     let clear = |outcome: Option<Outcome>| outcome.context("neither a value nor none");
     let mut outcomes: Vec<Outcome> = outcomes.into_iter().map(clear).collect::<Result<_, _>>()?;
-    measure(connection, commands, &mut outcomes).await?;
+    measure(connection, commands, how, &mut outcomes).await?;
     Ok(outcomes)
 }
 
@@ -487,6 +639,7 @@ async fn carry_out(
 async fn measure(
     connection: &mut MultiplexedConnection,
     commands: &[Command],
+    how: Way,
     outcomes: &mut [Outcome],
 ) -> anyhow::Result<()> {
     let mut pipeline = Pipeline::new();
@@ -499,6 +652,7 @@ async fn measure(
             continue;
         };
         if large.is_none() && value.len() == SMALL {
+            how.before(&mut pipeline);
             pipeline.cmd("STRLEN").arg(&command.name[..]);
             cut.push(outcome);
         } else if value.len() > (*most).max(SMALL) {
@@ -534,14 +688,14 @@ async fn ask(
     connection: &mut MultiplexedConnection,
     commands: &[Command],
     bytes: Bytes,
-    tracks: bool,
+    how: Way,
     faults: &mut Faults,
 ) -> anyhow::Result<Vec<Option<Outcome>>> {
     let mut pipeline = Pipeline::with_capacity(3 * commands.len());
     // One command that fails must not hide the answers to the others.
     pipeline.ignore_errors();
     for command in commands {
-        add(command, bytes, tracks, &mut pipeline);
+        add(command, bytes, how, &mut pipeline);
     }
     let asked_ns = boot_ns();
     // Keys that are only marked are no command of this pipeline, and an empty one is refused.
@@ -558,7 +712,7 @@ async fn ask(
     for command in commands {
         outcomes.push(match command.verb {
             Verb::Get { track, .. } => {
-                let tracked = if track && tracks { next()? } else { Ok(Value::Okay) };
+                let tracked = if track && how.tracks { next()? } else { Ok(Value::Okay) };
                 let outcome = found(next()?, next()?, bytes, elapsed_ms);
                 match tracked {
                     Ok(Value::Okay) => outcome,
@@ -579,19 +733,23 @@ async fn ask(
     Ok(outcomes)
 }
 
-fn add(command: &Command, bytes: Bytes, tracks: bool, pipeline: &mut Pipeline) {
+fn add(command: &Command, bytes: Bytes, how: Way, pipeline: &mut Pipeline) {
     let name = &command.name[..];
+    if !matches!(command.verb, Verb::Mark(_)) {
+        how.before(pipeline);
+    }
     match &command.verb {
         Verb::Get { track, most, large } => {
             // One byte more than is of use, so that what has grown is known to be too long.
             let last = large.map_or(SMALL - 1, |_| *most);
-            if *track && tracks {
+            if *track && how.tracks {
                 pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
             }
             match bytes {
                 Bytes::Some => pipeline.cmd("GETRANGE").arg(name).arg(0).arg(last),
                 Bytes::All => pipeline.cmd("GET").arg(name),
             };
+            how.before(pipeline);
             pipeline.cmd("PTTL").arg(name);
         }
         Verb::Delete { only_if: OnlyIf::Absent } => drop(pipeline.cmd("EXISTS").arg(name)),

@@ -227,10 +227,14 @@ impl Halves {
         let Some(half) = self.open.get(&request).map(|open| open.half) else { return };
         let value = match &found {
             // Halves are told of values that go in one packet only.
-            ReadOutcome::Item(item) if item.value.len() > wire::max_value(0) => {
+            ReadOutcome::Item(item) | ReadOutcome::Untold(item)
+                if item.value.len() > wire::max_value(0) =>
+            {
                 Err(Status::TooLarge)
             }
-            ReadOutcome::Item(item) => Ok(Some((&item.value[..], item.version))),
+            ReadOutcome::Item(item) | ReadOutcome::Untold(item) => {
+                Ok(Some((&item.value[..], item.version)))
+            }
             ReadOutcome::TooLarge(_) => Err(Status::TooLarge),
             ReadOutcome::Absent => Ok(None),
             ReadOutcome::Refused(_) | ReadOutcome::Failed => Err(Status::BackendError),

@@ -18,6 +18,7 @@ use crate::{
     counters::{ReadCounters, RequestCounters},
     net::Outbox,
 };
+use holder::mutants::{Mutant, mutant};
 
 /// What answers reads.
 #[derive(Default)]
@@ -109,6 +110,13 @@ impl Reads {
             }
             return;
         }
+        let is_untold = matches!(found, ReadOutcome::Untold(_))
+            && cx.outside.watch() != Watch::Unneeded
+            && !mutant(Mutant::GrantedUntold);
+        if is_untold && origin.op == Op::HolderFetch {
+            return holder_messages::refuse_grant(cx, origin, key);
+        }
+        let origin = &Origin { wants_grant: origin.wants_grant && !is_untold, ..*origin };
         let found = self.item_of(cx, origin, key, found);
         let most = cx.config.cluster.max_value;
         let answer = match &found {
@@ -131,7 +139,7 @@ impl Reads {
         found: ReadOutcome,
     ) -> Result<Option<Item<Bytes>>, Answer<'static>> {
         let mut item = match found {
-            ReadOutcome::Item(item) => Item {
+            ReadOutcome::Item(item) | ReadOutcome::Untold(item) => Item {
                 value: Bytes::from(item.value),
                 version: item.version,
                 expiry_ms: item.expiry_ms,

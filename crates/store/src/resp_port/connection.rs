@@ -12,7 +12,7 @@
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
 use bytes::{Buf, BytesMut};
-use redis::Value;
+use redis::{ConnectionAddr, Value};
 use resp::{Class, Limits, ReplyScanner, RequestParser};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -65,6 +65,8 @@ enum End {
 
 pub(super) struct Connection {
     state: Arc<PortState>,
+    /// Where its Redis is.
+    at: ConnectionAddr,
     session: Session,
     limits: Limits,
     parser: RequestParser,
@@ -127,6 +129,7 @@ impl Connection {
             client_lags: Lag { may: is_secure, lags: false },
             master_lags,
             session: Session::new(state.upstream.is_tracked()),
+            at: state.upstream.address(),
             state,
             limits: Limits::default(),
             parser: RequestParser::default(),
@@ -154,7 +157,7 @@ impl Connection {
     ) {
         let mut upstream = self.state.upstream.anew();
         let opened = match self.state.commands_known().await {
-            Ok(()) => self.state.upstream.open().await,
+            Ok(()) => self.state.upstream.open(&self.at).await,
             Err(error) => Err(error),
         };
         let (mut reads, mut writes) = match opened {
@@ -476,7 +479,7 @@ impl Connection {
         if self.holds.is_empty() {
             return;
         }
-        let is_over = mutant(Mutant::HoldForgotten) || self.state.upstream.end(self.named()).await;
+        let is_over = mutant(Mutant::HoldForgotten) || self.state.upstream.end(self.named(), &self.at).await;
         for hold in self.holds.drain(..).filter(|_| is_over) {
             hold.over();
         }

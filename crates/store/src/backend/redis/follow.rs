@@ -1,15 +1,15 @@
 //! Follows one shard of a Redis Cluster: the one that has most of the store's slots.
 //!
 //! Where its master is says a map that several nodes agree on ([`slot_map`](crate::slot_map)). It
-//! is read when there is no connection, and when the master answers that it does not have a slot.
-//! A map has a number, and one with a lower number than that before is of nodes that have not
+//! is read when there is no connection, when the master answers that it does not have a slot, and
+//! now and then. A map has a number, and one with a lower number than that before is of nodes that have not
 //! heard of what is new: it is not believed.
 
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use redis::ConnectionInfo;
-use tokio::task::JoinHandle;
+use tokio::{sync::watch, task::JoinHandle};
 
 use super::dial::Dial;
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     slot_map::{MapReader, NodeAddress, Shard, SlotMap},
 };
 
-/// From one reading of the map to the next, while slots are not where they are looked for.
+/// From one reading of the map to the next, while the store is asked anything.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// The shard of a store.
@@ -29,15 +29,30 @@ pub(super) struct Follower {
     map: Option<SlotMap>,
     reading: Option<JoinHandle<anyhow::Result<SlotMap>>>,
     read_ns: u64,
-    /// Slots of the store that other shards have, as was said last.
-    said_away: usize,
+    /// Slots of the store that other shards have by that map, in ascending order.
+    away: Vec<u32>,
+    /// Other shards have some that they did not have before.
+    has_lost: bool,
+    /// Where masters are, by that map; nothing before there is one.
+    masters: watch::Sender<Vec<NodeAddress>>,
 }
 
 impl Follower {
     /// Of a store with these slots, by nodes of the cluster.
     pub fn new(seeds: Vec<ConnectionInfo>, dial: Dial, own: Vec<(u32, u32)>) -> Follower {
         let reader = MapReader::new(seeds, dial);
-        Follower { reader, own, map: None, reading: None, read_ns: 0, said_away: 0 }
+        let masters = watch::Sender::new(vec![]);
+        Follower { reader, own, map: None, reading: None, read_ns: 0, away: vec![], has_lost: false, masters }
+    }
+
+    /// Where the cluster's masters are, as long as this follows it.
+    pub fn masters(&self) -> watch::Receiver<Vec<NodeAddress>> {
+        self.masters.subscribe()
+    }
+
+    /// How a node is connected to.
+    pub fn info_of(&self, at: &NodeAddress) -> ConnectionInfo {
+        self.reader.info(at)
     }
 
     fn known(&self) -> Vec<NodeAddress> {
@@ -82,6 +97,12 @@ impl Follower {
         Some(format!("the Redis Cluster has this store's slots at {}", master.addr()))
     }
 
+    /// Whether slots have gone to other shards since this was asked last: whatever is granted of
+    /// them may have been changed there.
+    pub fn take_lost(&mut self) -> bool {
+        std::mem::take(&mut self.has_lost)
+    }
+
     fn believe(&mut self, map: SlotMap) -> anyhow::Result<()> {
         self.read_ns = boot_ns();
         if let Some(before) = self.map.as_ref().filter(|before| before.epoch > map.epoch) {
@@ -92,14 +113,23 @@ impl Follower {
             );
         }
         let away = self.away(&map);
-        if away != self.said_away && away > 0 {
+        if away.len() != self.away.len() && !away.is_empty() {
             tracing::warn!(
-                "{away} slots of this store are at other shards of the Redis Cluster (map {}), and their keys are refused: \
-                 write the cluster file again (shortstop cluster import) and start the stores with it",
+                "{} slots of this store are at other shards of the Redis Cluster (map {}): they are asked there, and no \
+                 copies are granted of them, until the cluster file is written again (shortstop cluster import) and \
+                 the stores are started with it",
+                away.len(),
                 map.epoch
             );
         }
-        self.said_away = away;
+        self.has_lost |= away.iter().any(|slot| self.away.binary_search(slot).is_err());
+        self.away = away;
+        let masters = map.shards.iter().map(|shard| shard.master.clone()).collect();
+        self.masters.send_if_modified(|known| {
+            let is_new = *known != masters;
+            *known = masters;
+            is_new
+        });
         self.map = Some(map);
         Ok(())
     }
@@ -107,21 +137,24 @@ impl Follower {
     /// The shard that has most of the store's slots.
     fn shard<'a>(&self, map: &'a SlotMap) -> Option<&'a Shard> {
         let mut counts = vec![0; map.shards.len()];
-        self.owners(map).flatten().for_each(|owner| counts[owner] += 1);
+        self.owners(map).filter_map(|(_, owner)| owner).for_each(|owner| counts[owner] += 1);
         let (at, count) = (0..).zip(counts).max_by_key(|(_, count)| *count)?;
         (count > 0).then(|| &map.shards[at])
     }
 
-    fn owners(&self, map: &SlotMap) -> impl Iterator<Item = Option<usize>> {
+    fn owners(&self, map: &SlotMap) -> impl Iterator<Item = (u32, Option<usize>)> {
         let slots = self.own.iter().flat_map(|(first, last)| *first..=*last);
-        slots.map(|slot| map.owner(slot))
+        slots.map(|slot| (slot, map.owner(slot)))
     }
 
-    /// How many of the store's slots are not that shard's.
-    fn away(&self, map: &SlotMap) -> usize {
+    /// The store's slots that are not that shard's.
+    fn away(&self, map: &SlotMap) -> Vec<u32> {
         let of_shard = self.shard(map).map(|shard| &shard.id);
         let id = |owner: usize| &map.shards[owner].id;
-        self.owners(map).filter(|owner| owner.map(id) != of_shard).count()
+        let away = self.owners(map).filter(|(_, owner)| owner.map(id) != of_shard);
+        let mut away: Vec<u32> = away.map(|(slot, _)| slot).collect();
+        away.sort_unstable();
+        away
     }
 
     fn info(&self) -> Option<ConnectionInfo> {
@@ -130,17 +163,41 @@ impl Follower {
     }
 }
 
-/// What is said of a slot that the master does not have, or is giving away: it may be tried again.
+/// Where a node of a Redis Cluster says that a slot is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Redirect {
+    /// The node.
+    pub at: NodeAddress,
+    /// The slot is on its way there: only who says ASKING is answered.
+    pub asking: bool,
+}
+
+impl Redirect {
+    /// What an error's words say, of the node at this host.
+    pub fn in_words(words: &str, host: &str) -> Option<Redirect> {
+        let mut parts = words.split(' ');
+        let asking = match parts.next()? {
+            "ASK" => true,
+            "MOVED" => false,
+            _ => return None,
+        };
+        let named = parts.nth(1)?;
+        let at = NodeAddress::parse(named.strip_prefix('?').unwrap_or(named), host)?;
+        Some(Redirect { at, asking })
+    }
+}
+
+/// Whether these are words about where slots are: nobody's business but the store's.
 pub(crate) fn is_elsewhere(words: &str) -> bool {
     ["MOVED ", "ASK ", "CLUSTERDOWN "].iter().any(|code| words.starts_with(code))
 }
 
-/// What a client is told in the place of these words.
+/// What a client is told in the place of such words.
 pub(crate) fn put_off(words: &str) -> String {
     let mut parts = words.split(' ');
     match (parts.next(), parts.next()) {
         (Some("MOVED" | "ASK"), Some(slot)) => {
-            format!("TRYAGAIN slot {slot} is not at the master of this store's shard now")
+            format!("TRYAGAIN slot {slot} is being moved")
         }
         _ => format!("TRYAGAIN {words}"),
     }
@@ -175,22 +232,40 @@ mod tests {
         let mut follower = follower(&[(0, 9)]);
         let port = |follower: &Follower| follower.info().unwrap().addr().to_string();
         follower.believe(map(2, "0-9", "10-16383")).unwrap();
-        assert_eq!((port(&follower), follower.said_away), ("h:1".into(), 0));
+        assert_eq!((port(&follower), follower.away.len()), ("h:1".into(), 0));
         follower.believe(map(3, "0-5", "6-16383")).unwrap();
-        assert_eq!((port(&follower), follower.said_away), ("h:1".into(), 4));
+        assert_eq!((port(&follower), follower.away.len()), ("h:1".into(), 4));
+        assert!(follower.take_lost() && !follower.take_lost());
         assert!(follower.believe(map(2, "0-9", "10-16383")).is_err());
+        follower.believe(map(3, "0-7", "8-16383")).unwrap();
+        assert!(!follower.take_lost(), "some came back");
         follower.believe(map(4, "0-2", "3-16383")).unwrap();
-        assert_eq!((port(&follower), follower.said_away), ("h:2".into(), 3));
+        assert_eq!((port(&follower), follower.away.len()), ("h:2".into(), 3));
+    }
+
+    #[test]
+    fn where_a_slot_is_a_node_says() {
+        let at = |host: &str, port, asking| {
+            Some(Redirect { at: NodeAddress { host: host.into(), port }, asking })
+        };
+        let rows = [
+            ("MOVED 3999 127.0.0.1:6381", at("127.0.0.1", 6381, false)),
+            ("ASK 7 fd00::1:6381 (advice)", at("fd00::1", 6381, true)),
+            ("MOVED 7 :6381", at("here", 6381, false)),
+            ("MOVED 7 ?:6381", at("here", 6381, false)),
+            ("MOVED 7", None),
+            ("TRYAGAIN Multiple keys", None),
+        ];
+        for (words, expected) in rows {
+            assert_eq!(Redirect::in_words(words, "here"), expected, "{words}");
+        }
     }
 
     #[test]
     fn where_a_slot_is_no_client_is_told() {
         let words = "MOVED 3999 127.0.0.1:6381";
         assert!(is_elsewhere(words) && is_elsewhere("ASK 1 h:1") && !is_elsewhere("OOM x"));
-        assert_eq!(
-            put_off(words),
-            "TRYAGAIN slot 3999 is not at the master of this store's shard now"
-        );
+        assert_eq!(put_off(words), "TRYAGAIN slot 3999 is being moved");
         assert_eq!(
             put_off("CLUSTERDOWN The cluster is down"),
             "TRYAGAIN CLUSTERDOWN The cluster is down"

@@ -8,7 +8,7 @@
 //! Another process of Redis, told by its `run_id`, has never seen them: it is a server that was
 //! started anew, or one that became the master, which takes nothing from the one before.
 
-use redis::{Pipeline, RedisResult, Value, aio::MultiplexedConnection};
+use redis::{ConnectionAddr, Pipeline, RedisResult, Value, aio::MultiplexedConnection};
 
 use super::{answers::is_of_server, lost};
 
@@ -48,7 +48,7 @@ impl Session {
 /// The connections that were given up, as far as they may still be carried out.
 #[derive(Default)]
 pub(super) struct FormerSessions {
-    sessions: Vec<Session>,
+    sessions: Vec<(ConnectionAddr, Session)>,
     /// Some cannot be named, so nothing can be said of all.
     unnamed: bool,
     /// Some are new since all were said to have ended.
@@ -56,41 +56,48 @@ pub(super) struct FormerSessions {
 }
 
 impl FormerSessions {
-    /// One more.
-    pub fn add(&mut self, session: Option<Session>) {
+    /// One more, with a server there.
+    pub fn add(&mut self, at: &ConnectionAddr, session: Option<Session>) {
         self.fresh = true;
         match session {
             Some(session) => {
                 if self.sessions.len() == MOST {
                     self.sessions.remove(0);
                 }
-                self.sessions.push(session);
+                self.sessions.push((at.clone(), session));
             }
             None => self.unnamed = true,
         }
     }
 
-    /// Has the Redis at the other end of a new connection end those that are its own. True: nothing
-    /// that was asked on any of them can still take place there, and something may have been.
+    /// Has the Redis at the other end of a new connection end those that are its own. With that
+    /// those are over that another process had which was there before. False: it does not say.
     ///
     /// # Errors
     /// It did not answer, or can answer nothing now.
     pub async fn end(
         &mut self,
         connection: &mut MultiplexedConnection,
+        at: &ConnectionAddr,
         now: Option<&Session>,
     ) -> anyhow::Result<bool> {
         let Some(now) = now else { return Ok(false) };
         let mut asked = redis::pipe();
-        let own = |session: &&Session| session.run_id == now.run_id;
-        for session in self.sessions.iter().filter(own) {
+        for (_, session) in self.sessions.iter().filter(|(_, own)| own.run_id == now.run_id) {
             asked.cmd("CLIENT").arg("KILL").arg("ID").arg(session.id);
         }
         if !asked.is_empty() && answers(&mut asked, connection).await?.is_none() {
             return Ok(false);
         }
-        self.sessions.retain(|session| session.run_id != now.run_id);
-        Ok(std::mem::take(&mut self.fresh) && !self.unnamed)
+        self.sessions.retain(|(there, own)| own.run_id != now.run_id && there != at);
+        Ok(true)
+    }
+
+    /// True: nothing that was asked on any of them can still take place, and something may have
+    /// been since this was asked last. `counts`: a server whose data counts is there.
+    pub fn are_over(&mut self, counts: impl Fn(&ConnectionAddr) -> bool) -> bool {
+        let may = self.unnamed || self.sessions.iter().any(|(at, _)| counts(at));
+        !may && std::mem::take(&mut self.fresh)
     }
 }
 

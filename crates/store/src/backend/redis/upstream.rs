@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use redis::{AsyncConnectionConfig, ConnectionInfo, Value, aio::MultiplexedConnection};
+use redis::{
+    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Value, aio::MultiplexedConnection,
+};
 use resp::CommandTable;
 use tokio::{
     sync::watch,
@@ -14,8 +16,10 @@ use tokio::{
 
 use super::{
     dial::{Dial, Reader, Writer},
+    is_there,
     sessions::{FormerSessions, Session},
 };
+use crate::slot_map::NodeAddress;
 
 /// From one attempt to have a connection ended to the next.
 const RETRY: Duration = Duration::from_millis(100);
@@ -27,7 +31,8 @@ pub(crate) struct Upstream {
     dial: Dial,
     /// How long it has for an answer.
     within: Duration,
-    is_cluster: bool,
+    /// Where all masters are, if it is a node of a Redis Cluster.
+    masters: Option<watch::Receiver<Vec<NodeAddress>>>,
     is_tracked: bool,
 }
 
@@ -35,11 +40,11 @@ impl Upstream {
     pub(super) fn new(
         master: watch::Receiver<ConnectionInfo>,
         dial: Dial,
-        is_cluster: bool,
+        masters: Option<watch::Receiver<Vec<NodeAddress>>>,
         is_tracked: bool,
     ) -> Upstream {
         let within = dial.within;
-        Upstream { master, dial, within, is_cluster, is_tracked }
+        Upstream { master, dial, within, masters, is_tracked }
     }
 
     /// Whether the store is told of what is written in it under keys that nobody has held.
@@ -49,12 +54,28 @@ impl Upstream {
 
     /// Whether it is a node of a Redis Cluster, which names others that have a key.
     pub fn is_cluster(&self) -> bool {
-        self.is_cluster
+        self.masters.is_some()
+    }
+
+    /// Whether a master is there, as far as that is known.
+    fn is_master(&self, at: &ConnectionAddr) -> bool {
+        let masters = self.masters.as_ref().map(watch::Receiver::borrow);
+        masters.is_none_or(|masters| masters.iter().any(|master| is_there(at, master)))
     }
 
     /// Whether it is reached by TLS: what was written waits until it is flushed.
     pub fn is_secure(&self) -> bool {
         self.dial.connector.is_some()
+    }
+
+    /// How long it has for an answer.
+    pub fn within(&self) -> Duration {
+        self.within
+    }
+
+    /// Where it is now.
+    pub fn address(&self) -> ConnectionAddr {
+        self.info().addr().clone()
     }
 
     fn info(&self) -> ConnectionInfo {
@@ -80,14 +101,12 @@ impl Upstream {
         self.info().redis_settings().db()
     }
 
-    /// A connection on which nothing has been said.
+    /// A connection on which nothing has been said, to the server there.
     ///
     /// # Errors
     /// Nobody answers there, or nobody who is believed.
-    pub async fn open(&self) -> anyhow::Result<(Reader, Writer)> {
-        let info = self.info();
-        let at = info.addr().clone();
-        let opened = self.dial.halves(&at).await;
+    pub async fn open(&self, at: &ConnectionAddr) -> anyhow::Result<(Reader, Writer)> {
+        let opened = self.dial.halves(at).await;
         opened.map_err(|error| anyhow!("cannot connect to Redis at {at}: {error}"))
     }
 
@@ -104,19 +123,30 @@ impl Upstream {
         timeout(self.within, ask).await.context("COMMAND: no answer")?
     }
 
-    /// Has a connection ended on which something was asked that has not been answered, however long
-    /// that takes. True: it can take place no more. False: Redis does not say.
-    pub async fn end(&self, session: Option<Session>) -> bool {
+    /// Has a connection to the server there ended on which something was asked that has not been
+    /// answered, however long that takes. True: it can take place no more. False: Redis does not
+    /// say.
+    pub async fn end(&self, session: Option<Session>, at: &ConnectionAddr) -> bool {
         let mut former = FormerSessions::default();
         if session.is_none() {
             return false;
         }
-        former.add(session);
+        former.add(at, session);
         loop {
+            // Another master has its data by now.
+            if !self.is_master(at) {
+                return true;
+            }
             let end = async {
-                let (mut connection, _carries) = self.connect().await?;
+                let info = match self.is_cluster() {
+                    true => self.info().set_addr(at.clone()),
+                    false => self.info(),
+                };
+                let at = info.addr().clone();
+                let config = AsyncConnectionConfig::new();
+                let (mut connection, _carries) = self.dial.connection(info, &config).await?;
                 let now = Session::of(&mut connection).await?;
-                former.end(&mut connection, now.as_ref()).await
+                former.end(&mut connection, &at, now.as_ref()).await
             };
             match timeout(self.within, end).await {
                 Ok(Ok(is_over)) => return is_over,

@@ -20,6 +20,9 @@ fn read(version: u64, outcome: Outcome) -> ReadOutcome {
         Outcome::Value { value, expiry_ms } => {
             ReadOutcome::Item(Item { value, version, expiry_ms })
         }
+        Outcome::Untold { value, expiry_ms } => {
+            ReadOutcome::Untold(Item { value, version, expiry_ms })
+        }
         Outcome::Absent => ReadOutcome::Absent,
         Outcome::TooLarge | Outcome::Large(_) => ReadOutcome::TooLarge(version),
         Outcome::Refused(refusal) => ReadOutcome::Refused(refusal),
