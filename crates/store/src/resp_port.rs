@@ -8,6 +8,7 @@
 
 mod answers;
 mod connection;
+mod detour;
 mod handshakes;
 mod holding;
 pub mod session;

@@ -25,6 +25,8 @@ pub struct SlotMap {
     pub epoch: u64,
     /// Shards that own slots, in the order of their first slots.
     pub shards: Vec<Shard>,
+    /// Where masters are: those of the shards, and those without slots that have not failed.
+    pub masters: Vec<NodeAddress>,
     /// Slots that a node says it is giving away or taking in, in ascending order.
     pub moving: Vec<u16>,
     /// Of each slot its shard's place; [`UNOWNED`]: nobody has it.
@@ -104,7 +106,16 @@ impl SlotMap {
         moving.sort_unstable();
         moving.dedup();
         let epochs = claims.iter().flatten().map(|(epoch, _)| *epoch);
-        Ok(SlotMap { epoch: epochs.max().unwrap_or(0), shards, moving, owners })
+        let mut masters: Vec<NodeAddress> = shards.iter().map(|s| s.master.clone()).collect();
+        let empty = |node: &&ClusterNode| {
+            let speaks = views.iter().find(|view| view.myself == node.id);
+            let own = speaks.and_then(|view| view.nodes.iter().find(|own| own.id == node.id));
+            own.unwrap_or(*node).is_master && !node.is_failed && node.slots.is_empty()
+        };
+        masters.extend(nodes().filter(|node| node.is_master).filter(empty).map(|n| n.address.clone()));
+        masters.sort();
+        masters.dedup();
+        Ok(SlotMap { epoch: epochs.max().unwrap_or(0), shards, masters, moving, owners })
     }
 
     /// The place of the shard that owns a slot.
@@ -185,5 +196,6 @@ mod tests {
         assert_eq!(map.shards[0].slots, [(0, 9), (11, 11)]);
         assert_eq!((map.unowned(), map.owner(10)), (Some(10), None));
         assert_eq!(map.moving, [9, 12]);
+        assert_eq!(map.masters.len(), 1);
     }
 }

@@ -5,6 +5,7 @@
 //! redis-cli are needed.
 
 use std::{
+    io::Write,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -176,6 +177,19 @@ impl Rack {
         answer
     }
 
+    /// Commands through the gateway by one connection, a line each.
+    fn types(&self, lines: &str) -> String {
+        let mut child = Command::new("redis-cli")
+            .args(["-p", &self.gateway.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim_end().to_string()
+    }
+
     /// Writes through the gateway until it is done, and finds it at this node.
     fn writes_at(&self, key: &str, value: &str, node: u16) {
         until("nothing can be written", || self.ask(&["set", key, value]) == "OK");
@@ -258,14 +272,33 @@ fn a_redis_cluster_with_its_data_is_served_through_failovers_and_the_move_of_a_s
     assert!(refused.contains(&format!("slot {slot} is being moved")), "{refused}");
     let host = second.to_string();
     assert_eq!(cli(first, &["migrate", "127.0.0.1", &host, key, "0", "5000"]), "OK");
-    let elsewhere = format!("TRYAGAIN slot {slot} is not at the master of this store's shard now");
-    assert_eq!(rack.ask(&["get", key]), elsewhere);
+    // Half of the slot is there: what is asked goes where it is.
+    assert_eq!(rack.ask(&["get", key]), "after a kill");
+    assert_eq!(rack.ask(&["append", key, "!"]), "13");
+    assert_eq!(rack.ask(&["get", key]), "after a kill!");
     for node in [second, first, third] {
         assert_eq!(cli(node, &["cluster", "setslot", &slot, "node", &to]), "OK");
     }
-    assert_eq!(rack.ask(&["set", key, "x"]), elsewhere);
-    assert_eq!(cli(second, &["get", key]), "after a kill", "nothing was written");
+    rack.writes_at(key, "at its new shard", second);
+    assert_eq!(rack.ask(&["append", key, "!"]), "17");
+    assert_eq!(rack.ask(&["get", key]), "at its new shard!");
+    assert_eq!(rack.ask(&["eval", "return redis.call('strlen', KEYS[1])", "1", key]), "17");
+    let transaction = format!("multi\nincr {{{key}}}n\nincrby {{{key}}}n 4\nexec\n");
+    assert_eq!(rack.types(&transaction), "OK\nQUEUED\nQUEUED\n1\n5");
+    let watched = format!("watch {{{key}}}n\nget {{{key}}}n\nmulti\nset {{{key}}}n 7\nexec\n");
+    assert_eq!(rack.types(&watched), "OK\n5\nOK\nQUEUED\nOK");
+    assert_eq!(cli(second, &["get", &format!("{{{key}}}n")]), "7");
+    let words: Vec<&str> = names.iter().map(String::as_str).collect();
+    let found = rack.ask(&[&["mget"], &words[..]].concat());
+    assert!(found.lines().all(|value| value.starts_with("value") || value == "at its new shard!"));
     assert!(rack.ask(&["get", other]).starts_with("value"));
+
+    // What others write there is seen at once, for nothing is granted of it.
+    for round in 0..50 {
+        let value = format!("round {round}");
+        assert_eq!(cli(second, &["set", key, &value]), "OK");
+        assert_eq!(rack.ask(&["get", key]), value);
+    }
     until("the new file does not have the move", || {
         let text = String::from_utf8(import(third).stdout).unwrap();
         text.contains(&format!("first = {slot}\nlast = {slot}\n"))

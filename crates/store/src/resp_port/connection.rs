@@ -5,27 +5,39 @@
 //! client has sent have one hold together, so a pipeline of writes costs one question to the
 //! store's loop. While a hold is had its answers are read whether the client reads them or not.
 //!
+//! Before a Redis Cluster a command whose slot is at another node takes a [`detour`](super::detour),
+//! and the answers behind it wait. A transaction, or WATCH, goes there with the whole connection.
+//!
 //! What a client can make grow: bytes that it has sent ([`INPUT_BYTES`], or one command), commands
 //! that are not answered ([`UNANSWERED`]), answers that it does not read ([`OUTPUT_BYTES`], and
 //! [`HELD_OUTPUT_BYTES`] while a hold is had).
 
-use std::{collections::VecDeque, io, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    sync::Arc,
+    time::Duration,
+};
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use redis::{ConnectionAddr, Value};
 use resp::{Class, Limits, ReplyScanner, RequestParser};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     sync::oneshot,
+    task::JoinHandle,
     time::timeout,
 };
 
 use super::{
     PortState,
+    detour::{Arrival, Greeting, Leg, WHO, travel},
     holding::Hold,
-    session::{Session, Step},
+    session::{Movable, Session, Step},
 };
-use crate::{backend::redis as master, engine::HoldRequest};
+use crate::{
+    backend::redis as master, engine::HoldRequest, slot_map::NodeAddress,
+};
 use holder::mutants::{Mutant, mutant};
 
 /// Room for one read.
@@ -46,6 +58,8 @@ const HELD_BYTES: usize = 256 << 10;
 const READ_REPLY_BYTES: usize = 64 << 10;
 /// How long a client may take for the last answers when Redis has gone.
 const LINGERS: Duration = Duration::from_secs(5);
+/// Nodes to which a command is sent on, each by the one before.
+const REDIRECTS: usize = 4;
 /// A buffer that has grown beyond this is not kept.
 const KEEP_BYTES: usize = 64 << 10;
 
@@ -53,6 +67,38 @@ const KEEP_BYTES: usize = 64 << 10;
 struct HeldCommands {
     bytes: BytesMut,
     had: oneshot::Receiver<Hold>,
+}
+
+/// The command whose answer is next, on its way to another node.
+struct Detour {
+    to: master::Redirect,
+    writes: bool,
+    /// How many nodes it was sent to.
+    redirects: usize,
+    travels: JoinHandle<Arrival>,
+}
+
+/// The connection, on its way to another node, and the line that is answered if it does not get
+/// there.
+struct Removal {
+    at: NodeAddress,
+    line: Vec<u8>,
+    opens: JoinHandle<anyhow::Result<Leg>>,
+}
+
+/// What else is waited for.
+enum Elsewhere {
+    Arrival(Arrival),
+    Leg(anyhow::Result<Leg>),
+}
+
+/// A connection on which a command may still take place.
+type Doubt = (Option<master::Session>, ConnectionAddr);
+
+/// A hold that is had, and what has to be ended before others may have its keys.
+struct OpenHold {
+    hold: Hold,
+    doubts: Vec<Doubt>,
 }
 
 /// What ended a connection.
@@ -77,13 +123,21 @@ pub(super) struct Connection {
     to_client: BytesMut,
     waits: Option<HeldCommands>,
     /// Holds of commands that are sent and not answered, in order.
-    holds: VecDeque<Hold>,
+    holds: VecDeque<OpenHold>,
     /// The reply that is being read, as far as it is looked into.
     reply: Vec<u8>,
     /// The error that is being read, if the master is a node of a Redis Cluster.
     error: Vec<u8>,
     /// What Redis answered of this connection.
     own: Vec<Value>,
+    /// What Redis knows it as, where that was asked otherwise.
+    session_there: Option<master::Session>,
+    /// What the client has said of itself.
+    greeting: Greeting,
+    /// Other nodes of the Redis Cluster that were asked something.
+    legs: HashMap<NodeAddress, Box<Leg>>,
+    detour: Option<Detour>,
+    removal: Option<Removal>,
     /// The client sends nothing more; it still reads.
     is_closing: bool,
     /// The client does not read any more.
@@ -143,6 +197,11 @@ impl Connection {
             reply: Vec::new(),
             error: Vec::new(),
             own: Vec::new(),
+            session_there: None,
+            greeting: Greeting::default(),
+            legs: HashMap::new(),
+            detour: None,
+            removal: None,
             is_closing: false,
             is_gone: false,
             is_replica: false,
@@ -156,6 +215,7 @@ impl Connection {
         mut client_writes: impl AsyncWrite + Unpin,
     ) {
         let mut upstream = self.state.upstream.anew();
+        self.at = upstream.address();
         let opened = match self.state.commands_known().await {
             Ok(()) => self.state.upstream.open(&self.at).await,
             Err(error) => Err(error),
@@ -196,7 +256,7 @@ impl Connection {
 
     /// So that the connection can be ended by somebody else, if it has to be given up.
     fn asks_who_it_is(&mut self) {
-        self.to_master.extend_from_slice(b"CLIENT ID\r\nINFO server\r\n");
+        self.to_master.extend_from_slice(WHO);
         self.session.asks_own();
         self.session.asks_own();
         // Redis can tell whether a command stands behind others in a pipeline.
@@ -205,6 +265,9 @@ impl Connection {
 
     /// What Redis knows this connection as, if it has said so.
     fn named(&self) -> Option<master::Session> {
+        if let Some(session) = &self.session_there {
+            return Some(session.clone());
+        }
         let [.., id, info] = &self.own[..] else { return None };
         master::Session::in_answers(&[id.clone(), info.clone()])
     }
@@ -238,7 +301,8 @@ impl Connection {
                 && self.to_client.len() < OUTPUT_BYTES
                 && self.to_master.len() < INPUT_BYTES;
             let must_read = !self.holds.is_empty() || self.is_gone;
-            let may_read = must_read || self.to_client.len() < OUTPUT_BYTES;
+            let is_away = self.detour.is_some() || self.removal.is_some();
+            let may_read = !is_away && (must_read || self.to_client.len() < OUTPUT_BYTES);
             if may_take {
                 self.input.reserve(READ_BYTES);
             }
@@ -264,6 +328,17 @@ impl Connection {
                 {
                     if result.is_err() {
                         self.client_is_gone();
+                    }
+                }
+                came = from_elsewhere(&mut self.detour, &mut self.removal), if is_away => {
+                    match came {
+                        Elsewhere::Arrival(arrival) => self.arrived(arrival),
+                        Elsewhere::Leg(Ok(leg)) => (*reads, *writes) = self.removed(leg),
+                        Elsewhere::Leg(Err(error)) => self.stays(&error),
+                    }
+                    if let Err(error) = self.take_replies() {
+                        tracing::warn!("RESP port: {error}; a connection is given up");
+                        return End::Master;
                     }
                 }
                 result = reads.read_buf(&mut self.from_master), if may_read => match result {
@@ -348,6 +423,7 @@ impl Connection {
             if commands > 0 && !joins {
                 break;
             }
+            let is_cluster = self.state.upstream.is_cluster();
             let is_exec = command.is_some_and(|command| command.name == "exec");
             let proves = command.is_some_and(|command| match &command.name[..] {
                 "auth" => true,
@@ -361,21 +437,32 @@ impl Connection {
                     self.is_replica = true;
                     self.to_master.extend_from_slice(request.bytes);
                 }
-                Step::Send if commands > 0 => {
-                    held.extend_from_slice(request.bytes);
-                    commands += 1;
-                }
                 Step::Send => {
-                    self.to_master.extend_from_slice(request.bytes);
+                    if is_cluster {
+                        self.session.keeps(request.bytes, false);
+                    }
+                    match commands > 0 {
+                        true => {
+                            held.extend_from_slice(request.bytes);
+                            commands += 1;
+                        }
+                        false => self.to_master.extend_from_slice(request.bytes),
+                    }
                 }
                 Step::Hold(mut more) => {
                     wanted.everything |= more.everything;
                     wanted.names.append(&mut more.names);
                     self.session.sent_held(is_exec);
+                    if is_cluster {
+                        self.session.keeps(request.bytes, true);
+                    }
                     last_held = self.session.unanswered() - 1;
                     held.extend_from_slice(request.bytes);
                     commands += 1;
                 }
+            }
+            if let Some(command) = command.filter(|_| is_cluster) {
+                self.greeting.hears(&command.name, request.bytes);
             }
             self.input.advance(len);
             if proves && self.named().is_none() && !self.session.is_in_multi() {
@@ -402,7 +489,7 @@ impl Connection {
             self.to_master.extend_from_slice(&commands.bytes);
         }
         hold.sent();
-        self.holds.push_back(hold);
+        self.holds.push_back(OpenHold { hold, doubts: vec![] });
     }
 
     /// Looks at what Redis has sent: finds where answers end, and passes on what the client wants.
@@ -413,7 +500,7 @@ impl Connection {
             return Ok(());
         }
         let mut piece = std::mem::take(&mut self.from_master);
-        while !piece.is_empty() {
+        while !piece.is_empty() && self.detour.is_none() && self.removal.is_none() {
             self.give_local();
             let reads = self.session.reads_replies();
             let found = self.scanner.scan(&piece)?;
@@ -432,6 +519,10 @@ impl Connection {
                 }
             }
             let error = std::mem::take(&mut self.error);
+            if self.is_sent_on(&error, 0) {
+                piece.advance(len);
+                continue;
+            }
             let is_push = marker == Some(b'>');
             let mut is_wanted = self.session.is_wanted(is_push);
             if let Some(reply) = found {
@@ -440,10 +531,8 @@ impl Connection {
                 if outcome.is_own {
                     self.own.extend(redis::parse_redis_value(&self.reply).ok());
                 }
-                if outcome.ends_hold
-                    && let Some(hold) = self.holds.pop_front()
-                {
-                    hold.over();
+                if outcome.ends_hold {
+                    self.ends_hold();
                 }
                 self.reply.clear();
             }
@@ -464,6 +553,117 @@ impl Connection {
         Ok(())
     }
 
+    /// The first hold has all its answers.
+    fn ends_hold(&mut self) {
+        let Some(OpenHold { hold, doubts }) = self.holds.pop_front() else { return };
+        if doubts.is_empty() {
+            return hold.over();
+        }
+        let upstream = self.state.upstream.clone();
+        tokio::spawn(async move {
+            if end_all(&upstream, doubts).await {
+                hold.over();
+            }
+        });
+    }
+
+    /// Whether an error says that the command is to be asked elsewhere, and it is, after so many
+    /// nodes before.
+    fn is_sent_on(&mut self, error: &[u8], redirects: usize) -> bool {
+        let ConnectionAddr::Tcp(host, _) = &self.at else { return false };
+        let words = error_words(error);
+        let to = words.and_then(|words| master::Redirect::in_words(words, host));
+        let Some(to) = to.filter(|_| redirects < REDIRECTS) else { return false };
+        let (upstream, greeting) = (self.state.upstream.clone(), self.greeting.clone());
+        match self.session.movable() {
+            Movable::Alone(kept) => {
+                let leg = self.legs.remove(&to.at);
+                let travels =
+                    tokio::spawn(travel(upstream, leg, greeting, to.clone(), kept.bytes));
+                let redirects = redirects + 1;
+                self.detour = Some(Detour { to, writes: kept.writes, redirects, travels });
+            }
+            Movable::Whole(before) if !to.asking => {
+                let at = to.at.clone();
+                let opens = tokio::spawn(async move {
+                    let mut leg = Leg::open(&upstream, &to.at, &greeting).await?;
+                    if !before.is_empty() {
+                        let answer = leg.ask(&before.concat(), before.len()).await?;
+                        anyhow::ensure!(!answer.starts_with(b"-"), "it has refused a command");
+                    }
+                    Ok(leg)
+                });
+                self.removal = Some(Removal { at, line: of_store(error.to_vec()), opens });
+            }
+            Movable::Whole(_) | Movable::No => return false,
+        }
+        true
+    }
+
+    /// A command has come back from another node.
+    fn arrived(&mut self, arrival: Arrival) {
+        let Some(Detour { to, writes, redirects, .. }) = self.detour.take() else { return };
+        let answer = match arrival {
+            Arrival::Answered(answer, leg) => {
+                self.legs.insert(to.at, leg);
+                if self.is_sent_on(&answer, redirects) {
+                    return;
+                }
+                answer
+            }
+            Arrival::NotAsked(why) => format!("-TRYAGAIN nothing was done: {why}\r\n").into(),
+            Arrival::Lost(why, session) => {
+                if let Some(first) = self.holds.front_mut() {
+                    let at = ConnectionAddr::Tcp(to.at.host, to.at.port);
+                    first.doubts.push((session, at));
+                }
+                let code = if writes { "ERR outcome unknown" } else { "TRYAGAIN no answer" };
+                format!("-{code}: {why}\r\n").into()
+            }
+        };
+        self.answers(answer);
+    }
+
+    /// The answer to the first command that is not answered, which came another way.
+    fn answers(&mut self, answer: Bytes) {
+        self.give_local();
+        let Ok(Some(reply)) = ReplyScanner::default().scan(&answer) else { return };
+        let outcome = self.session.replied(reply, &answer);
+        if outcome.ends_hold {
+            self.ends_hold();
+        }
+        if outcome.is_wanted && !self.is_gone {
+            match answer.starts_with(b"-") {
+                true => self.to_client.extend_from_slice(&of_store(answer.to_vec())),
+                false => self.to_client.extend_from_slice(&answer),
+            }
+        }
+    }
+
+    /// The connection is another node's from now on: what it was sent and has not answered is sent
+    /// there.
+    fn removed(&mut self, leg: Leg) -> (master::Reader, master::Writer) {
+        if let Some(Removal { at, .. }) = self.removal.take() {
+            self.at = ConnectionAddr::Tcp(at.host, at.port);
+        }
+        self.session_there = leg.session;
+        self.from_master.clear();
+        self.scanner = ReplyScanner::default();
+        self.to_master.clear();
+        for command in self.session.kept() {
+            self.to_master.extend_from_slice(command);
+        }
+        (leg.reads, leg.writes)
+    }
+
+    /// The connection could not go to another node: its client is told to try again.
+    fn stays(&mut self, error: &anyhow::Error) {
+        tracing::debug!("RESP port: a connection stays where it is: {error:#}");
+        if let Some(Removal { line, .. }) = self.removal.take() {
+            self.answers(line.into());
+        }
+    }
+
     fn give_local(&mut self) {
         while let Some(bytes) = self.session.take_local() {
             if !self.is_gone {
@@ -477,12 +677,53 @@ impl Connection {
     async fn ends_holds(&mut self) {
         self.waits = None;
         if self.holds.is_empty() {
+            // Nobody needs its answer, which may never come.
+            if let Some(detour) = self.detour.take() {
+                detour.travels.abort();
+            }
             return;
         }
-        let is_over = mutant(Mutant::HoldForgotten) || self.state.upstream.end(self.named(), &self.at).await;
-        for hold in self.holds.drain(..).filter(|_| is_over) {
-            hold.over();
+        let forgets = mutant(Mutant::HoldForgotten);
+        let mut doubts = vec![(self.named(), self.at.clone())];
+        if let Some(Detour { to, travels, .. }) = self.detour.take()
+            && !forgets
+            && let Ok(Arrival::Lost(_, session)) = travels.await
+        {
+            doubts.push((session, ConnectionAddr::Tcp(to.at.host, to.at.port)));
         }
+        doubts.extend(self.holds.iter_mut().flat_map(|open| open.doubts.drain(..)));
+        let is_over = forgets || end_all(&self.state.upstream, doubts).await;
+        for open in self.holds.drain(..).filter(|_| is_over) {
+            open.hold.over();
+        }
+    }
+}
+
+/// Has connections ended. False: of one nobody says.
+async fn end_all(upstream: &master::Upstream, doubts: Vec<Doubt>) -> bool {
+    let mut all = true;
+    for (session, at) in doubts {
+        all &= upstream.end(session, &at).await;
+    }
+    all
+}
+
+/// What comes from another node next.
+async fn from_elsewhere(
+    detour: &mut Option<Detour>,
+    removal: &mut Option<Removal>,
+) -> Elsewhere {
+    match (detour, removal) {
+        (Some(detour), _) => {
+            let arrival = (&mut detour.travels).await;
+            let lost = |error: tokio::task::JoinError| Arrival::Lost(error.to_string(), None);
+            Elsewhere::Arrival(arrival.unwrap_or_else(lost))
+        }
+        (None, Some(removal)) => {
+            let leg = (&mut removal.opens).await;
+            Elsewhere::Leg(leg.map_err(anyhow::Error::from).flatten())
+        }
+        (None, None) => std::future::pending().await,
     }
 }
 
@@ -497,13 +738,18 @@ async fn had(waits: &mut Option<HeldCommands>) -> Option<Hold> {
 /// An error line of a node of a Redis Cluster, as clients of a store are told it: they do not go
 /// elsewhere.
 fn of_store(line: Vec<u8>) -> Vec<u8> {
-    let words = line.strip_prefix(b"-").and_then(|words| words.strip_suffix(b"\r\n"));
-    match words.and_then(|words| std::str::from_utf8(words).ok()) {
+    match error_words(&line) {
         Some(words) if master::is_elsewhere(words) => {
             format!("-{}\r\n", master::put_off(words)).into_bytes()
         }
         _ => line,
     }
+}
+
+/// What an error says.
+fn error_words(line: &[u8]) -> Option<&str> {
+    let words = line.strip_prefix(b"-").and_then(|words| words.strip_suffix(b"\r\n"))?;
+    std::str::from_utf8(words).ok()
 }
 
 /// What a replica may say: nothing of that writes.

@@ -4,11 +4,15 @@
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use resp::{Class, Command, KeyWord, Reply, Words};
 
 use super::answers::{kind_of, last_number};
 use crate::engine::HoldRequest;
 use holder::mutants::{Mutant, mutant};
+
+/// Bytes of a transaction that are remembered.
+const QUEUED_BYTES: usize = 1 << 20;
 
 /// What was sent and is not answered.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,6 +25,8 @@ enum ExpectedAnswer {
     Exec,
     Discard,
     Reset,
+    Watch,
+    Unwatch,
     /// HELLO, with the protocol that it names.
     Hello(Option<u8>),
     Monitor,
@@ -40,6 +46,29 @@ struct Unanswered {
     ends_hold: bool,
     /// What follows is not looked at before this is answered.
     bars: bool,
+    /// The command, where it may have to be sent once more.
+    kept: Option<KeptCommand>,
+}
+
+/// A command that may have to be sent once more, to another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptCommand {
+    /// As it was sent.
+    pub bytes: Bytes,
+    /// It may change something.
+    pub writes: bool,
+}
+
+/// What may be done where a command's slot is at another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Movable {
+    /// It may be carried out there by itself.
+    Alone(KeptCommand),
+    /// Whatever the connection has had carried out is of no account: all of it goes there, with
+    /// these commands before what is not answered.
+    Whole(Vec<Bytes>),
+    /// The client has to begin anew.
+    No,
 }
 
 /// What is to be done with a command.
@@ -127,6 +156,10 @@ pub struct Session {
     scripts_change_anything: bool,
     /// Words of a command that are keys; empty between uses.
     keys: Vec<KeyWord>,
+    /// What was queued of an open transaction, MULTI first; none if that is not known.
+    queued: Option<Vec<Bytes>>,
+    /// Keys may be watched.
+    watches: bool,
 }
 
 impl Session {
@@ -223,6 +256,8 @@ impl Session {
             },
             "discard" => self.sent_and_bars(ExpectedAnswer::Discard),
             "reset" => self.sent_and_bars(ExpectedAnswer::Reset),
+            "watch" => self.sent_and_bars(ExpectedAnswer::Watch),
+            "unwatch" if self.in_multi.is_none() => self.sent_and_bars(ExpectedAnswer::Unwatch),
             "monitor" => self.sent_and_bars(ExpectedAnswer::Monitor),
             "hello" => {
                 let protocol = match words.get(1) {
@@ -302,6 +337,38 @@ impl Session {
         }
     }
 
+    /// The command that was sent last, in case that it has to be sent once more.
+    pub fn keeps(&mut self, command: &[u8], writes: bool) {
+        if let Some(last) = self.unanswered.back_mut() {
+            last.kept = Some(KeptCommand { bytes: Bytes::copy_from_slice(command), writes });
+        }
+    }
+
+    /// What may be done about the command whose answer is next, which says that its slot is
+    /// elsewhere.
+    pub fn movable(&self) -> Movable {
+        let Some(front) = self.unanswered.front() else { return Movable::No };
+        let Some(kept) = &front.kept else { return Movable::No };
+        let is_watch = front.expected == ExpectedAnswer::Watch;
+        let plain = matches!(front.expected, ExpectedAnswer::Plain | ExpectedAnswer::Blocking);
+        match (&self.in_multi, is_watch) {
+            (None, false) if plain => Movable::Alone(kept.clone()),
+            (None, true) if !self.watches && self.unanswered.len() == 1 => Movable::Whole(vec![]),
+            // A key that was watched may have been written meanwhile.
+            (Some(_), false) if !self.watches => {
+                let all_kept = self.unanswered.iter().all(|command| command.kept.is_some());
+                let queued = self.queued.clone().filter(|_| all_kept);
+                queued.map_or(Movable::No, Movable::Whole)
+            }
+            _ => Movable::No,
+        }
+    }
+
+    /// What was sent and is not answered, in order.
+    pub fn kept(&self) -> impl Iterator<Item = &Bytes> {
+        self.unanswered.iter().filter_map(|command| Some(&command.kept.as_ref()?.bytes))
+    }
+
     /// The port has asked something of its own.
     pub fn asks_own(&mut self) {
         self.push(ExpectedAnswer::Own, false);
@@ -340,7 +407,7 @@ impl Session {
 
     fn push(&mut self, expected: ExpectedAnswer, is_unwanted: bool) {
         self.blocking += usize::from(expected == ExpectedAnswer::Blocking);
-        let unanswered = Unanswered { expected, is_unwanted, ends_hold: false, bars: false };
+        let unanswered = Unanswered { expected, is_unwanted, ends_hold: false, bars: false, kept: None };
         self.unanswered.push_back(unanswered);
     }
 
@@ -390,6 +457,7 @@ impl Session {
         let Some(front) = self.unanswered.pop_front() else { return passed };
         self.bars -= usize::from(front.bars);
         let is_own = front.expected == ExpectedAnswer::Own;
+        self.queues(&front, reply);
         self.answered(front.expected, reply);
         let is_wanted = !is_own && (reply.is_push() || !front.is_unwanted);
         Outcome { is_wanted, is_own, ends_hold: front.ends_hold }
@@ -423,18 +491,37 @@ impl Session {
         }
     }
 
+    /// Remembers what a transaction has queued, as long as that is little.
+    fn queues(&mut self, command: &Unanswered, reply: Reply) {
+        if command.expected == ExpectedAnswer::Multi && !reply.is_error() {
+            self.queued = Some(vec![]);
+        } else if self.in_multi.is_none() || reply.is_error() {
+            return;
+        }
+        let Some(queued) = &mut self.queued else { return };
+        let bytes = queued.iter().map(Bytes::len).sum::<usize>();
+        match &command.kept {
+            Some(kept) if bytes + kept.bytes.len() <= QUEUED_BYTES => {
+                queued.push(kept.bytes.clone());
+            }
+            _ => self.queued = None,
+        }
+    }
+
     fn answered(&mut self, expected: ExpectedAnswer, reply: Reply) {
         let is_done = !reply.is_error();
         match expected {
             ExpectedAnswer::Blocking => self.blocking -= 1,
             ExpectedAnswer::Multi if is_done => self.in_multi = Some(HoldRequest::default()),
             // Whatever it was answered: refused, it ends the transaction, too.
-            ExpectedAnswer::Exec => self.in_multi = None,
-            ExpectedAnswer::Discard if is_done => self.in_multi = None,
+            ExpectedAnswer::Exec => self.ends_multi(),
+            ExpectedAnswer::Discard if is_done => self.ends_multi(),
+            ExpectedAnswer::Watch if is_done => self.watches = true,
+            ExpectedAnswer::Unwatch if is_done => self.watches = false,
             ExpectedAnswer::Hello(Some(protocol)) if is_done => self.is_resp3 = protocol == 3,
             ExpectedAnswer::Monitor if is_done => self.is_monitor = true,
             ExpectedAnswer::Reset if is_done => {
-                self.in_multi = None;
+                self.ends_multi();
                 self.wants = Wants::All;
                 self.is_resp3 = false;
                 self.is_monitor = false;
@@ -442,6 +529,14 @@ impl Session {
             }
             _ => {}
         }
+    }
+}
+
+impl Session {
+    fn ends_multi(&mut self) {
+        self.in_multi = None;
+        self.queued = None;
+        self.watches = false;
     }
 }
 

@@ -124,7 +124,7 @@ impl Follower {
         }
         self.has_lost |= away.iter().any(|slot| self.away.binary_search(slot).is_err());
         self.away = away;
-        let masters = map.shards.iter().map(|shard| shard.master.clone()).collect();
+        let masters = map.masters.clone();
         self.masters.send_if_modified(|known| {
             let is_new = *known != masters;
             *known = masters;

@@ -68,6 +68,14 @@ impl Upstream {
         self.dial.connector.is_some()
     }
 
+    /// Waits until a node of the Redis Cluster is none of its masters.
+    pub async fn ceases(&self, at: &NodeAddress) {
+        let Some(mut masters) = self.masters.clone() else { return std::future::pending().await };
+        if masters.wait_for(|masters| !masters.contains(at)).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
     /// How long it has for an answer.
     pub fn within(&self) -> Duration {
         self.within
