@@ -19,6 +19,7 @@ mod parts;
 mod read_elsewhere;
 mod remote;
 mod shares;
+mod slots;
 mod tenants;
 
 use super::{Engine, MAX_WAITING, halves::MAX_OPEN};
