@@ -112,7 +112,8 @@ impl SlotMap {
             let own = speaks.and_then(|view| view.nodes.iter().find(|own| own.id == node.id));
             own.unwrap_or(*node).is_master && !node.is_failed && node.slots.is_empty()
         };
-        masters.extend(nodes().filter(|node| node.is_master).filter(empty).map(|n| n.address.clone()));
+        masters
+            .extend(nodes().filter(|node| node.is_master).filter(empty).map(|n| n.address.clone()));
         masters.sort();
         masters.dedup();
         Ok(SlotMap { epoch: epochs.max().unwrap_or(0), shards, masters, moving, owners })

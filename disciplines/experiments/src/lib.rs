@@ -23,6 +23,7 @@ pub const OF_NO_PAPER: &[(Definition, &str)] = &[
     (experiments::OUTSIDE_WRITES, "netcache"),
     (experiments::BACKENDS, "netcache"),
     (experiments::EVICTION, "netcache"),
+    (experiments::CLUSTER_MOVES, "netcache"),
     (experiments::LARGE_VALUES, "netcache"),
     (experiments::NEAR, "netcache"),
     (experiments::COHERENCE, "netcache"),

@@ -40,6 +40,7 @@
 mod backends;
 mod busy;
 mod claim;
+mod cluster_moves;
 mod coherence;
 mod compare;
 mod demo;
@@ -102,6 +103,12 @@ pub const BACKENDS: Definition = Definition {
 pub const EVICTION: Definition = Definition {
     toml: include_str!("eviction.toml"),
     kind: &Kind::of::<eviction::Eviction>("eviction"),
+};
+
+/// Stores before a Redis Cluster whose slots move and whose masters fail.
+pub const CLUSTER_MOVES: Definition = Definition {
+    toml: include_str!("cluster_moves/cluster_moves.toml"),
+    kind: &Kind::of::<cluster_moves::ClusterMoves>("cluster-moves"),
 };
 
 /// Values longer than a packet, by each way that leads to them.

@@ -56,6 +56,20 @@ impl Connection {
         Ok(Connection(BufReader::with_capacity(1 << 16, stream)))
     }
 
+    /// As [`Connection::to`], of which nothing may take longer than this.
+    pub fn within(server: &Server, within: Duration) -> anyhow::Result<Connection> {
+        let stream: Box<dyn Stream> = match server {
+            Server::Unix(_) => return Connection::to(server),
+            Server::Tcp(address) => {
+                let stream = TcpStream::connect_timeout(address, within)?;
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(within))?;
+                Box::new(stream)
+            }
+        };
+        Ok(Connection(BufReader::with_capacity(1 << 16, stream)))
+    }
+
     /// Sends some of a command, or all of it.
     pub fn send(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         self.0.get_mut().write_all(bytes)?;
@@ -86,7 +100,16 @@ impl Connection {
 
 /// A number that INFO tells.
 pub(crate) fn info(connection: &mut Connection, name: &str) -> anyhow::Result<f64> {
-    let told = connection.ask(&[b"INFO"])?.unwrap_or_default();
+    info_of(connection, &[b"INFO"], name)
+}
+
+/// A number that a gateway tells of itself.
+pub(crate) fn info_of_gateway(connection: &mut Connection, name: &str) -> anyhow::Result<f64> {
+    info_of(connection, &[b"INFO", b"gateway"], name)
+}
+
+fn info_of(connection: &mut Connection, words: &[&[u8]], name: &str) -> anyhow::Result<f64> {
+    let told = connection.ask(words)?.unwrap_or_default();
     let told = String::from_utf8_lossy(&told).into_owned();
     let mut lines = told.lines().filter_map(|line| line.split_once(':'));
     let found = lines.find(|(key, _)| *key == name);

@@ -35,9 +35,7 @@ use super::{
     holding::Hold,
     session::{Movable, Session, Step},
 };
-use crate::{
-    backend::redis as master, engine::HoldRequest, slot_map::NodeAddress,
-};
+use crate::{backend::redis as master, engine::HoldRequest, slot_map::NodeAddress};
 use holder::mutants::{Mutant, mutant};
 
 /// Room for one read.
@@ -578,8 +576,7 @@ impl Connection {
         match self.session.movable() {
             Movable::Alone(kept) => {
                 let leg = self.legs.remove(&to.at);
-                let travels =
-                    tokio::spawn(travel(upstream, leg, greeting, to.clone(), kept.bytes));
+                let travels = tokio::spawn(travel(upstream, leg, greeting, to.clone(), kept.bytes));
                 let redirects = redirects + 1;
                 self.detour = Some(Detour { to, writes: kept.writes, redirects, travels });
             }
@@ -709,10 +706,7 @@ async fn end_all(upstream: &master::Upstream, doubts: Vec<Doubt>) -> bool {
 }
 
 /// What comes from another node next.
-async fn from_elsewhere(
-    detour: &mut Option<Detour>,
-    removal: &mut Option<Removal>,
-) -> Elsewhere {
+async fn from_elsewhere(detour: &mut Option<Detour>, removal: &mut Option<Removal>) -> Elsewhere {
     match (detour, removal) {
         (Some(detour), _) => {
             let arrival = (&mut detour.travels).await;

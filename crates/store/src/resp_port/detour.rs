@@ -104,7 +104,10 @@ impl Leg {
                     break (found, self.read.split_to(len).freeze());
                 }
                 scanned = self.read.len();
-                anyhow::ensure!(scanned <= REPLY_BYTES, "an answer of more than {REPLY_BYTES} bytes");
+                anyhow::ensure!(
+                    scanned <= REPLY_BYTES,
+                    "an answer of more than {REPLY_BYTES} bytes"
+                );
                 self.read.reserve(READ_BYTES);
                 let len = self.reads.read_buf(&mut self.read).await?;
                 anyhow::ensure!(len > 0, "it has closed the connection");

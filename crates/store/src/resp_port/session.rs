@@ -407,7 +407,8 @@ impl Session {
 
     fn push(&mut self, expected: ExpectedAnswer, is_unwanted: bool) {
         self.blocking += usize::from(expected == ExpectedAnswer::Blocking);
-        let unanswered = Unanswered { expected, is_unwanted, ends_hold: false, bars: false, kept: None };
+        let unanswered =
+            Unanswered { expected, is_unwanted, ends_hold: false, bars: false, kept: None };
         self.unanswered.push_back(unanswered);
     }
 

@@ -67,11 +67,12 @@ impl Elsewhere {
                 _ => (self.opens(info.clone()), self.patience()),
             };
             let opened = timeout(patience, &mut opening).await;
-            let (contact, why) = match opened.map(|opened| opened.map_err(anyhow::Error::from).flatten()) {
-                Ok(Ok(node)) => (Contact::Up(Box::new(node)), None),
-                Ok(Err(error)) => (Contact::Opening(self.opens(info)), Some(error)),
-                Err(_) => (Contact::Opening(opening), Some(anyhow::anyhow!("no answer"))),
-            };
+            let (contact, why) =
+                match opened.map(|opened| opened.map_err(anyhow::Error::from).flatten()) {
+                    Ok(Ok(node)) => (Contact::Up(Box::new(node)), None),
+                    Ok(Err(error)) => (Contact::Opening(self.opens(info)), Some(error)),
+                    Err(_) => (Contact::Opening(opening), Some(anyhow::anyhow!("no answer"))),
+                };
             self.nodes.insert(at.clone(), contact);
             if let Some(why) = why {
                 return Err(why.context(format!("the node at {at}")));

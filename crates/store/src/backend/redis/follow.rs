@@ -42,7 +42,16 @@ impl Follower {
     pub fn new(seeds: Vec<ConnectionInfo>, dial: Dial, own: Vec<(u32, u32)>) -> Follower {
         let reader = MapReader::new(seeds, dial);
         let masters = watch::Sender::new(vec![]);
-        Follower { reader, own, map: None, reading: None, read_ns: 0, away: vec![], has_lost: false, masters }
+        Follower {
+            reader,
+            own,
+            map: None,
+            reading: None,
+            read_ns: 0,
+            away: vec![],
+            has_lost: false,
+            masters,
+        }
     }
 
     /// Where the cluster's masters are, as long as this follows it.

@@ -1,0 +1,334 @@
+//! A real Redis Cluster on loopback: three masters with a replica each, whose slots can be moved
+//! and whose masters can be killed, stopped and demoted.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context, bail, ensure};
+use lab::{interrupt::wait_for, port, process::ProcessId};
+
+use crate::resp::{Connection, Server};
+
+/// How long a cluster may take for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// After so long without a word a node has failed, for the others.
+const NODE_TIMEOUT_MS: &str = "1000";
+pub(super) const SHARDS: usize = 3;
+
+/// Processes that end with the run, however it ends.
+pub(super) struct Process(pub Child);
+
+impl Process {
+    pub fn signal(&self, signal: i32) {
+        if let Some(process) = ProcessId::of(self.0.id() as i32) {
+            process.signal(signal);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What one node says of another.
+#[derive(Clone, Debug)]
+pub(super) struct NodeLine {
+    pub id: String,
+    pub port: u16,
+    pub is_master: bool,
+    pub has_failed: bool,
+    /// Its master's name, of a replica.
+    pub master: String,
+    slots: Vec<(u32, u32)>,
+}
+
+impl NodeLine {
+    pub fn has(&self, slot: u32) -> bool {
+        self.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot))
+    }
+}
+
+pub(super) fn address(port: u16) -> SocketAddr {
+    ([127, 0, 0, 1], port).into()
+}
+
+pub(super) fn connect(port: u16) -> anyhow::Result<Connection> {
+    Connection::to(&Server::Tcp(address(port)))
+}
+
+fn ask(port: u16, words: &[&str]) -> anyhow::Result<String> {
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    let answer = connect(port)?.ask(&words)?.unwrap_or_default();
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// Does something, and says which of the words it was if that fails.
+fn tell(port: u16, words: &[&str]) -> anyhow::Result<()> {
+    let answer = ask(port, words).with_context(|| words.join(" "))?;
+    ensure!(answer == "OK" || answer == "NOKEY", "{}: {answer}", words.join(" "));
+    Ok(())
+}
+
+/// How a master ceases to be one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    Killed,
+    Stopped,
+    Demoted,
+}
+
+impl Failure {
+    pub const ALL: [Failure; 3] = [Failure::Killed, Failure::Stopped, Failure::Demoted];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Failure::Killed => "killed",
+            Failure::Stopped => "stopped",
+            Failure::Demoted => "demoted",
+        }
+    }
+}
+
+/// The nodes, by their ports.
+pub(super) struct Nodes {
+    processes: BTreeMap<u16, Process>,
+    /// The port that each node's own talk has.
+    buses: BTreeMap<u16, u16>,
+    directory: PathBuf,
+}
+
+impl Nodes {
+    /// Starts them, and waits until they are a cluster.
+    pub fn start(directory: &Path) -> anyhow::Result<Nodes> {
+        let directory = directory.to_path_buf();
+        let mut nodes = Nodes { processes: BTreeMap::new(), buses: BTreeMap::new(), directory };
+        let mut ports = vec![];
+        for _ in 0..2 * SHARDS {
+            let port = port::free();
+            nodes.buses.insert(port, port::free());
+            nodes.launch(port)?;
+            ports.push(format!("127.0.0.1:{port}"));
+        }
+        let created = Command::new("timeout")
+            .args(["30", "redis-cli", "--cluster", "create"])
+            .args(&ports)
+            .args(["--cluster-replicas", "1", "--cluster-yes"])
+            .stdin(Stdio::null())
+            .output()
+            .context("redis-cli is needed (Debian: redis-tools)")?;
+        ensure!(
+            created.status.success(),
+            "redis-cli --cluster create: {}",
+            String::from_utf8_lossy(&created.stdout)
+        );
+        nodes.heals()?;
+        Ok(nodes)
+    }
+
+    fn launch(&mut self, port: u16) -> anyhow::Result<()> {
+        let directory = self.directory.join(port.to_string());
+        std::fs::create_dir_all(&directory)?;
+        let bus = self.buses.get(&port).context("a port of a node")?;
+        let child = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--cluster-port", &bus.to_string()])
+            .args(["--bind", "127.0.0.1", "--save", "", "--repl-diskless-sync-delay", "0"])
+            .args(["--cluster-enabled", "yes", "--cluster-node-timeout", NODE_TIMEOUT_MS])
+            // The other shards go on, and a replica can be asked what it has.
+            .args(["--cluster-require-full-coverage", "no"])
+            .arg("--dir")
+            .arg(&directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("redis-server is needed (Debian: redis-server)")?;
+        let process = self.processes.entry(port).insert_entry(Process(child)).into_mut();
+        let lives = || matches!(process.0.try_wait(), Ok(None));
+        ensure!(port::listens(port, PATIENCE, lives), "redis-server does not listen at {port}");
+        Ok(())
+    }
+
+    pub fn ports(&self) -> Vec<u16> {
+        self.buses.keys().copied().collect()
+    }
+
+    /// What a node says of all.
+    pub fn view_of(port: u16) -> anyhow::Result<Vec<NodeLine>> {
+        let text = ask(port, &["CLUSTER", "NODES"])?;
+        let lines = text.lines().map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [id, at, flags, master, ..] = words[..] else { bail!("CLUSTER NODES: {line}") };
+            let port = at.split('@').next().and_then(|at| at.rsplit(':').next());
+            let slots = words.iter().skip(8).filter(|word| !word.starts_with('[')).map(|word| {
+                let (first, last) = word.split_once('-').unwrap_or((word, word));
+                anyhow::Ok((first.parse()?, last.parse()?))
+            });
+            Ok(NodeLine {
+                id: id.into(),
+                port: port.unwrap_or_default().parse()?,
+                is_master: flags.split(',').any(|flag| flag == "master"),
+                has_failed: flags.split(',').any(|flag| flag == "fail"),
+                master: master.into(),
+                slots: slots.collect::<Result<_, _>>()?,
+            })
+        });
+        lines.collect()
+    }
+
+    /// What a node says that is there.
+    pub fn view(&self) -> anyhow::Result<Vec<NodeLine>> {
+        let mut last = None;
+        for port in self.ports() {
+            match Nodes::view_of(port) {
+                Ok(view) => return Ok(view),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.context("no nodes")?)
+    }
+
+    /// The master that has a slot.
+    pub fn owner(&self, slot: u32) -> anyhow::Result<NodeLine> {
+        let owner = self.view()?.into_iter().find(|node| node.is_master && node.has(slot));
+        owner.with_context(|| format!("nobody has slot {slot}"))
+    }
+
+    /// Waits until all nodes are there, agree, and each replica has what its master has.
+    pub fn heals(&self) -> anyhow::Result<()> {
+        wait_for("a Redis Cluster that is whole", PATIENCE, || {
+            let mut maps = vec![];
+            for port in self.ports() {
+                let Ok(view) = Nodes::view_of(port) else { return Ok(None) };
+                let masters = view.iter().filter(|node| node.is_master).count();
+                if view.len() != 2 * SHARDS || masters != SHARDS {
+                    return Ok(None);
+                }
+                let mut map: Vec<_> = view
+                    .iter()
+                    .filter(|node| node.is_master)
+                    .map(|node| (node.port, node.slots.clone()))
+                    .collect();
+                map.sort();
+                maps.push(map);
+                let info = ask(port, &["INFO", "replication"])?;
+                let follows = info.contains("role:master")
+                    || info.contains("master_link_status:up")
+                        && !info.contains("master_sync_in_progress:1");
+                let state = ask(port, &["CLUSTER", "INFO"])?;
+                if !follows || !state.contains("cluster_state:ok") {
+                    return Ok(None);
+                }
+            }
+            Ok(maps.windows(2).all(|pair| pair[0] == pair[1]).then_some(()))
+        })
+    }
+
+    /// Moves a slot with these keys to another master, as `redis-cli --cluster reshard` does, with
+    /// a pause between the steps.
+    pub fn move_slot(
+        &self,
+        slot: u32,
+        keys: &[String],
+        to: &NodeLine,
+        pause: Duration,
+    ) -> anyhow::Result<()> {
+        let from = self.owner(slot)?;
+        let name = slot.to_string();
+        tell(to.port, &["CLUSTER", "SETSLOT", &name, "IMPORTING", &from.id])?;
+        tell(from.port, &["CLUSTER", "SETSLOT", &name, "MIGRATING", &to.id])?;
+        std::thread::sleep(pause);
+        let target = to.port.to_string();
+        let mut words = vec!["MIGRATE", "127.0.0.1", &target, "", "0", "5000", "KEYS"];
+        words.extend(keys.iter().map(String::as_str));
+        tell(from.port, &words)?;
+        std::thread::sleep(pause);
+        // A key may have been made there again meanwhile.
+        for node in [to, &from] {
+            wait_for("a slot without keys", PATIENCE, || {
+                let done = tell(node.port, &["CLUSTER", "SETSLOT", &name, "NODE", &to.id]);
+                if done.is_err() {
+                    tell(from.port, &words)?;
+                }
+                Ok(done.is_ok().then_some(()))
+            })?;
+        }
+        let others = self.view()?.into_iter().filter(|node| {
+            node.is_master && node.port != to.port && node.port != from.port && !node.has_failed
+        });
+        for other in others {
+            tell(other.port, &["CLUSTER", "SETSLOT", &name, "NODE", &to.id])?;
+        }
+        Ok(())
+    }
+
+    /// A master's replica.
+    pub fn replica_of(&self, master: &NodeLine) -> anyhow::Result<NodeLine> {
+        let replica = self.view()?.into_iter().find(|node| node.master == master.id);
+        replica.with_context(|| format!("the master at {} has no replica", master.port))
+    }
+
+    /// Has a master cease to be one.
+    pub fn fails(
+        &mut self,
+        failure: Failure,
+        master: &NodeLine,
+        replica: &NodeLine,
+    ) -> anyhow::Result<()> {
+        let process = self.processes.get_mut(&master.port).context("the process of a master")?;
+        match failure {
+            Failure::Killed => {
+                process.0.kill()?;
+                process.0.wait()?;
+            }
+            Failure::Stopped => process.signal(libc::SIGSTOP),
+            Failure::Demoted => tell(replica.port, &["CLUSTER", "FAILOVER"])?,
+        }
+        Ok(())
+    }
+
+    /// Waits until a replica is a master.
+    pub fn is_promoted(&self, replica: &NodeLine) -> anyhow::Result<()> {
+        wait_for("a replica that is made a master", PATIENCE, || {
+            let info = ask(replica.port, &["INFO", "replication"])?;
+            Ok(info.contains("role:master").then_some(()))
+        })
+    }
+
+    /// What a master did is over: it comes back, as a replica.
+    pub fn comes_back(&mut self, failure: Failure, port: u16) -> anyhow::Result<()> {
+        match failure {
+            Failure::Killed => self.launch(port)?,
+            Failure::Stopped => {
+                self.processes.get(&port).context("a process")?.signal(libc::SIGCONT);
+            }
+            Failure::Demoted => {}
+        }
+        self.heals()
+    }
+
+    /// What a replica has of keys.
+    pub fn values_at(replica: u16, keys: &[String]) -> anyhow::Result<Vec<Option<u64>>> {
+        let mut connection = connect(replica)?;
+        connection.ask(&[b"READONLY"])?;
+        let mut values = vec![];
+        for key in keys {
+            let value = connection.ask(&[b"GET", key.as_bytes()])?;
+            values.push(value.as_deref().map(number_in).transpose()?);
+        }
+        Ok(values)
+    }
+}
+
+/// The number that a value is.
+pub(super) fn number_in(value: &[u8]) -> anyhow::Result<u64> {
+    let text = std::str::from_utf8(value)?;
+    text.parse().with_context(|| format!("a value that no client wrote: {text:?}"))
+}
