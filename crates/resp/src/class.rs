@@ -132,6 +132,11 @@ const CONNECTIONS: &[&str] = &[
 ];
 
 impl Class {
+    /// Whether a command of this name, in whatever case, is about the connection that it comes by.
+    pub fn is_of_connections(name: &[u8]) -> bool {
+        CONNECTIONS.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+    }
+
     /// Of a command by its name in lower case, and what the server's `COMMAND` says of it.
     pub(crate) fn of(name: &str, is_write: bool, names_keys: bool) -> Class {
         let has = |list: &[&str]| list.contains(&name);

@@ -58,12 +58,15 @@ const READ_REPLY_BYTES: usize = 64 << 10;
 const LINGERS: Duration = Duration::from_secs(5);
 /// Nodes to which a command is sent on, each by the one before.
 const REDIRECTS: usize = 4;
+/// From one attempt to reach Redis to the next.
+const AGAIN: Duration = Duration::from_millis(100);
 /// A buffer that has grown beyond this is not kept.
 const KEEP_BYTES: usize = 64 << 10;
 
 /// Commands that wait for their hold.
 struct HeldCommands {
     bytes: BytesMut,
+    count: usize,
     had: oneshot::Receiver<Hold>,
 }
 
@@ -212,44 +215,147 @@ impl Connection {
         mut client_reads: impl AsyncRead + Unpin,
         mut client_writes: impl AsyncWrite + Unpin,
     ) {
-        let mut upstream = self.state.upstream.anew();
-        self.at = upstream.address();
-        let opened = match self.state.commands_known().await {
-            Ok(()) => self.state.upstream.open(&self.at).await,
-            Err(error) => Err(error),
-        };
-        let (mut reads, mut writes) = match opened {
-            Ok(opened) => opened,
-            Err(error) => {
-                tracing::debug!("a client of the RESP port is sent away: {error:#}");
-                let line =
-                    format!("-ERR the Redis behind this store cannot be asked: {error:#}\r\n");
-                let _ = client_writes.write_all(line.as_bytes()).await;
-                return;
+        loop {
+            let mut upstream = self.state.upstream.anew();
+            self.at = upstream.address();
+            let opened = match self.state.commands_known().await {
+                Ok(()) => self.state.upstream.open(&self.at).await,
+                Err(error) => Err(error),
+            };
+            let (mut reads, mut writes) = match opened {
+                Ok(opened) => opened,
+                Err(error) => {
+                    let why = format!("the Redis behind this store is away: {error:#}");
+                    match self.refuses(&mut client_reads, &mut client_writes, &why).await {
+                        true => continue,
+                        false => return,
+                    }
+                }
+            };
+            self.introduces();
+            let runs = self.runs(&mut client_reads, &mut client_writes, &mut reads, &mut writes);
+            let end = tokio::select! {
+                end = runs => end,
+                // What is asked of the one before says nothing of the data any more.
+                () = upstream.moves() => End::Master,
+            };
+            drop((reads, writes));
+            let has_answered = !self.own.is_empty();
+            if matches!(end, End::Master) && self.goes_on() {
+                let why = format!("the Redis at {} takes no connection", self.at);
+                match has_answered
+                    || self.refuses(&mut client_reads, &mut client_writes, &why).await
+                {
+                    true => continue,
+                    false => return,
+                }
             }
-        };
+            let answers = std::mem::take(&mut self.to_client);
+            let goodbye = async {
+                if matches!(end, End::Master) {
+                    let _ = client_writes.write_all(&answers).await;
+                }
+                let _ = client_writes.shutdown().await;
+            };
+            // Whoever waits for the keys does not wait for a client that does not read.
+            let ends = self.holds_end();
+            let _ = tokio::join!(timeout(LINGERS, goodbye), ends);
+            return;
+        }
+    }
+
+    /// Tells a new connection what there is to be told.
+    fn introduces(&mut self) {
         let database = self.state.upstream.database();
+        self.to_master.extend_from_slice(&self.greeting.bytes());
+        (0..self.greeting.len()).for_each(|_| self.session.asks_own());
         if database != 0 {
             self.to_master.extend_from_slice(format!("SELECT {database}\r\n").as_bytes());
             self.session.asks_own();
         }
         self.asks_who_it_is();
-        let runs = self.runs(&mut client_reads, &mut client_writes, &mut reads, &mut writes);
-        let end = tokio::select! {
-            end = runs => end,
-            // What is asked of the one before says nothing of the data any more.
-            () = upstream.moves() => End::Master,
-        };
-        drop((reads, writes));
-        let answers = std::mem::take(&mut self.to_client);
-        let goodbye = async {
-            if matches!(end, End::Master) {
-                let _ = client_writes.write_all(&answers).await;
+    }
+
+    /// Redis has gone. If nothing is lost with it but answers, the client is told of each that it
+    /// will not get, and has another connection.
+    fn goes_on(&mut self) -> bool {
+        let can = !self.is_closing
+            && !self.is_replica
+            && !self.scanner.is_within()
+            && self.removal.is_none()
+            && self.session.can_go_on();
+        if !can {
+            return false;
+        }
+        let unsent = self.waits.take().map_or(0, |waits| waits.count);
+        tokio::spawn(self.holds_end());
+        let why = format!("the Redis at {} has gone", self.at);
+        let lines = self.session.begins_anew(unsent, &why);
+        self.to_client.extend_from_slice(&lines);
+        for buffer in [&mut self.to_master, &mut self.from_master] {
+            buffer.clear();
+        }
+        self.reply.clear();
+        self.error.clear();
+        self.own.clear();
+        self.session_there = None;
+        self.scanner = ReplyScanner::default();
+        self.master_lags.lags = false;
+        true
+    }
+
+    /// While there is no Redis, commands are refused, but for those that say something of the
+    /// connection: they wait. False: the client has gone.
+    async fn refuses(
+        &mut self,
+        client_reads: &mut (impl AsyncRead + Unpin),
+        client_writes: &mut (impl AsyncWrite + Unpin),
+        why: &str,
+    ) -> bool {
+        let again = tokio::time::sleep(AGAIN);
+        let mut again = std::pin::pin!(again);
+        let line = format!("-TRYAGAIN nothing was done: {why}\r\n");
+        loop {
+            while self.to_client.len() < OUTPUT_BYTES {
+                let mut skipped = 0;
+                let request = match self.parser.next(&self.input, &self.limits, &mut skipped) {
+                    Ok(Some(request)) => request,
+                    Ok(None) => {
+                        self.input.advance(skipped);
+                        break;
+                    }
+                    // It is said when there is a Redis.
+                    Err(_) => break,
+                };
+                // What is said of the connection would be missed by what follows.
+                if Class::is_of_connections(request.words.get(0).unwrap_or_default()) {
+                    break;
+                }
+                let len = skipped + request.bytes.len();
+                self.to_client.extend_from_slice(line.as_bytes());
+                self.input.advance(len);
             }
-            let _ = client_writes.shutdown().await;
-        };
-        // Whoever waits for the keys does not wait for a client that does not read.
-        tokio::join!(timeout(LINGERS, goodbye), self.ends_holds()).0.ok();
+            let may_take = self.input.len() < INPUT_BYTES && !self.is_closing;
+            if self.is_closing && self.to_client.is_empty() {
+                return false;
+            }
+            tokio::select! {
+                biased;
+                result = send(client_writes, &mut self.to_client, &mut self.client_lags),
+                    if !self.to_client.is_empty() || self.client_lags.lags =>
+                {
+                    if result.is_err() {
+                        return false;
+                    }
+                }
+                result = client_reads.read_buf(&mut self.input), if may_take => match result {
+                    Ok(0) => self.is_closing = true,
+                    Ok(_) => {}
+                    Err(_) => return false,
+                },
+                () = &mut again => return true,
+            }
+        }
     }
 
     /// So that the connection can be ended by somebody else, if it has to be given up.
@@ -436,9 +542,8 @@ impl Connection {
                     self.to_master.extend_from_slice(request.bytes);
                 }
                 Step::Send => {
-                    if is_cluster {
-                        self.session.keeps(request.bytes, false);
-                    }
+                    let may_write = command.is_none_or(|command| command.has_flag("write"));
+                    self.session.keeps(may_write, is_cluster.then_some(request.bytes));
                     match commands > 0 {
                         true => {
                             held.extend_from_slice(request.bytes);
@@ -451,15 +556,13 @@ impl Connection {
                     wanted.everything |= more.everything;
                     wanted.names.append(&mut more.names);
                     self.session.sent_held(is_exec);
-                    if is_cluster {
-                        self.session.keeps(request.bytes, true);
-                    }
+                    self.session.keeps(true, is_cluster.then_some(request.bytes));
                     last_held = self.session.unanswered() - 1;
                     held.extend_from_slice(request.bytes);
                     commands += 1;
                 }
             }
-            if let Some(command) = command.filter(|_| is_cluster) {
+            if let Some(command) = command {
                 self.greeting.hears(&command.name, request.bytes);
             }
             self.input.advance(len);
@@ -473,7 +576,7 @@ impl Connection {
         if commands > 0 {
             self.session.ends_hold(last_held);
             let had = self.state.holder.ask(wanted);
-            self.waits = Some(HeldCommands { bytes: held, had });
+            self.waits = Some(HeldCommands { bytes: held, count: commands, had });
         }
         shrink(&mut self.input);
     }
@@ -671,27 +774,34 @@ impl Connection {
 
     /// The connection is over. What was sent under a hold may take place still, until Redis has
     /// ended the connection that it was sent on; only then others may have the keys.
-    async fn ends_holds(&mut self) {
+    fn holds_end(&mut self) -> impl Future<Output = ()> + Send + use<> {
         self.waits = None;
-        if self.holds.is_empty() {
-            // Nobody needs its answer, which may never come.
-            if let Some(detour) = self.detour.take() {
-                detour.travels.abort();
+        let (holds, detour) = (std::mem::take(&mut self.holds), self.detour.take());
+        let (own, upstream) = ((self.named(), self.at.clone()), self.state.upstream.clone());
+        async move {
+            if holds.is_empty() {
+                // Nobody needs its answer, which may never come.
+                if let Some(detour) = detour {
+                    detour.travels.abort();
+                }
+                return;
             }
-            return;
-        }
-        let forgets = mutant(Mutant::HoldForgotten);
-        let mut doubts = vec![(self.named(), self.at.clone())];
-        if let Some(Detour { to, travels, .. }) = self.detour.take()
-            && !forgets
-            && let Ok(Arrival::Lost(_, session)) = travels.await
-        {
-            doubts.push((session, ConnectionAddr::Tcp(to.at.host, to.at.port)));
-        }
-        doubts.extend(self.holds.iter_mut().flat_map(|open| open.doubts.drain(..)));
-        let is_over = forgets || end_all(&self.state.upstream, doubts).await;
-        for open in self.holds.drain(..).filter(|_| is_over) {
-            open.hold.over();
+            let forgets = mutant(Mutant::HoldForgotten);
+            let mut doubts = vec![own];
+            if let Some(Detour { to, travels, .. }) = detour
+                && !forgets
+                && let Ok(Arrival::Lost(_, session)) = travels.await
+            {
+                doubts.push((session, ConnectionAddr::Tcp(to.at.host, to.at.port)));
+            }
+            let mut had = vec![];
+            for open in holds {
+                doubts.extend(open.doubts);
+                had.push(open.hold);
+            }
+            if forgets || end_all(&upstream, doubts).await {
+                had.into_iter().for_each(Hold::over);
+            }
         }
     }
 }

@@ -172,11 +172,13 @@ impl Greeting {
         self.said.push((name, Bytes::copy_from_slice(command)));
     }
 
-    fn len(&self) -> usize {
+    /// How many commands that is.
+    pub fn len(&self) -> usize {
         self.said.len()
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    /// They.
+    pub fn bytes(&self) -> Vec<u8> {
         self.said.iter().flat_map(|(_, command)| command.iter().copied()).collect()
     }
 }

@@ -27,6 +27,7 @@ enum ExpectedAnswer {
     Reset,
     Watch,
     Unwatch,
+    Auth,
     /// HELLO, with the protocol that it names.
     Hello(Option<u8>),
     Monitor,
@@ -48,6 +49,8 @@ struct Unanswered {
     bars: bool,
     /// The command, where it may have to be sent once more.
     kept: Option<KeptCommand>,
+    /// It may have changed something if no answer comes.
+    writes: bool,
 }
 
 /// A command that may have to be sent once more, to another node.
@@ -160,6 +163,8 @@ pub struct Session {
     queued: Option<Vec<Bytes>>,
     /// Keys may be watched.
     watches: bool,
+    /// Redis was told something of this connection that cannot be told it again.
+    is_tied: bool,
 }
 
 impl Session {
@@ -284,9 +289,11 @@ impl Session {
             name if name.starts_with("client") && is_client_reply(words) => {
                 self.client_reply(words)
             }
+            "auth" => self.sent_and_bars(ExpectedAnswer::Auth),
             // Redis answers nothing to that.
             "replconf" if is(words, 1, b"ack") => Step::Answered,
             _ => {
+                self.is_tied = true;
                 self.sent(ExpectedAnswer::Plain);
                 Step::Send
             }
@@ -337,11 +344,51 @@ impl Session {
         }
     }
 
-    /// The command that was sent last, in case that it has to be sent once more.
-    pub fn keeps(&mut self, command: &[u8], writes: bool) {
-        if let Some(last) = self.unanswered.back_mut() {
-            last.kept = Some(KeptCommand { bytes: Bytes::copy_from_slice(command), writes });
+    /// Whether the command that was sent last may change something; and the command, in case that
+    /// it has to be sent once more.
+    pub fn keeps(&mut self, writes: bool, command: Option<&[u8]>) {
+        let Some(last) = self.unanswered.back_mut() else { return };
+        last.writes = writes;
+        let kept = |bytes| KeptCommand { bytes: Bytes::copy_from_slice(bytes), writes };
+        last.kept = command.map(kept);
+    }
+
+    /// Whether nothing is lost with the connection to Redis but answers: what was said on it can be
+    /// said again on another.
+    pub fn can_go_on(&self) -> bool {
+        let plain = |command: &Unanswered| {
+            use ExpectedAnswer::*;
+            matches!(command.expected, Plain | Blocking | Own | Local(_))
+        };
+        !self.is_tied
+            && !self.watches
+            && !self.is_monitor
+            && self.in_multi.is_none()
+            && !self.subscriptions.any()
+            && self.wants == Wants::All
+            && self.unanswered.iter().all(plain)
+    }
+
+    /// The connection to Redis is lost: what the client is told of each command that is not
+    /// answered, of which the last so many were not sent. There is another connection, on which
+    /// nothing has been said.
+    pub fn begins_anew(&mut self, unsent: usize, why: &str) -> Vec<u8> {
+        let mut lines = vec![];
+        let sent = self.unanswered.len().saturating_sub(unsent);
+        for (number, command) in self.unanswered.drain(..).enumerate() {
+            let code = match (number < sent, command.writes) {
+                (true, true) => "ERR outcome unknown",
+                (true, false) => "TRYAGAIN no answer",
+                (false, _) => "TRYAGAIN nothing was done",
+            };
+            match command.expected {
+                ExpectedAnswer::Own => {}
+                ExpectedAnswer::Local(bytes) => lines.extend_from_slice(&bytes),
+                _ => lines.extend_from_slice(format!("-{code}: {why}\r\n").as_bytes()),
+            }
         }
+        *self = Session { is_resp3: self.is_resp3, ..Session::default() };
+        lines
     }
 
     /// What may be done about the command whose answer is next, which says that its slot is
@@ -407,8 +454,14 @@ impl Session {
 
     fn push(&mut self, expected: ExpectedAnswer, is_unwanted: bool) {
         self.blocking += usize::from(expected == ExpectedAnswer::Blocking);
-        let unanswered =
-            Unanswered { expected, is_unwanted, ends_hold: false, bars: false, kept: None };
+        let unanswered = Unanswered {
+            expected,
+            is_unwanted,
+            ends_hold: false,
+            bars: false,
+            kept: None,
+            writes: false,
+        };
         self.unanswered.push_back(unanswered);
     }
 
