@@ -150,7 +150,8 @@ impl Nodes {
             .stderr(Stdio::null())
             .spawn()
             .context("redis-server is needed (Debian: redis-server)")?;
-        let process = self.processes.entry(port).insert_entry(Process(child)).into_mut();
+        self.processes.insert(port, Process(child));
+        let process = self.processes.get_mut(&port).context("a process that was started")?;
         let lives = || matches!(process.0.try_wait(), Ok(None));
         ensure!(port::listens(port, PATIENCE, lives), "redis-server does not listen at {port}");
         Ok(())
