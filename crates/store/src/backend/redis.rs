@@ -32,10 +32,10 @@
 
 mod answers;
 mod dial;
-mod elsewhere;
 mod eviction;
 mod follow;
 mod link;
+mod other_nodes;
 mod role;
 mod sessions;
 mod upstream;
@@ -61,11 +61,11 @@ use super::{
 use crate::{OutsideWrites, clock::boot_ns, coherence::Watch, slot_map::NodeAddress};
 use answers::{Class, class_of, is_of_server, refusal, words_of};
 pub(crate) use dial::{Dial, Reader, Writer};
-use elsewhere::Elsewhere;
 use eviction::{Eviction, MARKS};
 use follow::Follower;
 pub(crate) use follow::{Redirect, is_elsewhere, put_off};
 use link::{Contact, Link};
+use other_nodes::OtherNodes;
 use role::{Role, role_of};
 use sessions::FormerSessions;
 pub(crate) use sessions::Session;
@@ -186,7 +186,7 @@ struct Redis {
     /// Says where the master is, if it is a node of a Redis Cluster.
     follower: Option<Follower>,
     /// That cluster's other nodes.
-    elsewhere: Elsewhere,
+    other_nodes: OtherNodes,
 }
 
 impl Redis {
@@ -202,7 +202,7 @@ impl Redis {
             given,
             told,
             watch: Watch::Tracked,
-            elsewhere: Elsewhere::new(dial.clone()),
+            other_nodes: OtherNodes::new(dial.clone()),
             dial,
             link: None,
             over: None,
@@ -343,8 +343,8 @@ impl Redis {
         let refused = |why: &str| Outcome::Refused(Refusal::new(&format!("TRYAGAIN {why}")));
         let Some(follower) = &self.follower else { return vec![] };
         let info = follower.info_of(&to.at);
-        let patience = self.elsewhere.patience();
-        let (node, is_new) = match self.elsewhere.reach(&to.at, info.clone()).await {
+        let patience = self.other_nodes.patience();
+        let (node, is_new) = match self.other_nodes.reach(&to.at, info.clone()).await {
             Ok(reached) => reached,
             Err(error) => return vec![refused(&format!("{error:#}")); commands.len()],
         };
@@ -368,14 +368,14 @@ impl Redis {
                     }
                 }
                 if faults.over.is_some() {
-                    self.elsewhere.give_up(&to.at);
+                    self.other_nodes.give_up(&to.at);
                 }
                 return outcomes;
             }
             Ok(Err(error)) => format!("{error:#}"),
             Err(_) => format!("no answer within {patience:?}"),
         };
-        if let Some(session) = self.elsewhere.give_up(&to.at) {
+        if let Some(session) = self.other_nodes.give_up(&to.at) {
             self.former.add(info.addr(), session);
         }
         let why = format!("the node at {}: {why}", to.at);

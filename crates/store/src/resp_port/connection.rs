@@ -5,8 +5,12 @@
 //! client has sent have one hold together, so a pipeline of writes costs one question to the
 //! store's loop. While a hold is had its answers are read whether the client reads them or not.
 //!
-//! Before a Redis Cluster a command whose slot is at another node takes a [`detour`](super::detour),
-//! and the answers behind it wait. A transaction, or WATCH, goes there with the whole connection.
+//! Before a Redis Cluster a command whose slot is at another node takes a
+//! [`detour`](super::detour), and the answers behind it wait. A transaction, or WATCH, goes there
+//! with the whole connection.
+//!
+//! A client outlives its connection to Redis where that has lost nothing but answers: it is told
+//! what became of each command, and those that come while there is no Redis are refused.
 //!
 //! What a client can make grow: bytes that it has sent ([`INPUT_BYTES`], or one command), commands
 //! that are not answered ([`UNANSWERED`]), answers that it does not read ([`OUTPUT_BYTES`], and
@@ -88,7 +92,7 @@ struct Removal {
 }
 
 /// What else is waited for.
-enum Elsewhere {
+enum WayBack {
     Arrival(Arrival),
     Leg(anyhow::Result<Leg>),
 }
@@ -436,9 +440,9 @@ impl Connection {
                 }
                 came = from_elsewhere(&mut self.detour, &mut self.removal), if is_away => {
                     match came {
-                        Elsewhere::Arrival(arrival) => self.arrived(arrival),
-                        Elsewhere::Leg(Ok(leg)) => (*reads, *writes) = self.removed(leg),
-                        Elsewhere::Leg(Err(error)) => self.stays(&error),
+                        WayBack::Arrival(arrival) => self.arrived(arrival),
+                        WayBack::Leg(Ok(leg)) => (*reads, *writes) = self.removed(leg),
+                        WayBack::Leg(Err(error)) => self.stays(&error),
                     }
                     if let Err(error) = self.take_replies() {
                         tracing::warn!("RESP port: {error}; a connection is given up");
@@ -816,16 +820,16 @@ async fn end_all(upstream: &master::Upstream, doubts: Vec<Doubt>) -> bool {
 }
 
 /// What comes from another node next.
-async fn from_elsewhere(detour: &mut Option<Detour>, removal: &mut Option<Removal>) -> Elsewhere {
+async fn from_elsewhere(detour: &mut Option<Detour>, removal: &mut Option<Removal>) -> WayBack {
     match (detour, removal) {
         (Some(detour), _) => {
             let arrival = (&mut detour.travels).await;
             let lost = |error: tokio::task::JoinError| Arrival::Lost(error.to_string(), None);
-            Elsewhere::Arrival(arrival.unwrap_or_else(lost))
+            WayBack::Arrival(arrival.unwrap_or_else(lost))
         }
         (None, Some(removal)) => {
             let leg = (&mut removal.opens).await;
-            Elsewhere::Leg(leg.map_err(anyhow::Error::from).flatten())
+            WayBack::Leg(leg.map_err(anyhow::Error::from).flatten())
         }
         (None, None) => std::future::pending().await,
     }

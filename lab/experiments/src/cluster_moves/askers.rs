@@ -17,7 +17,7 @@ const AGAIN: Duration = Duration::from_millis(5);
 const REDIRECTS: usize = 5;
 
 /// What came of a command.
-pub(super) enum Told {
+pub(super) enum Outcome {
     /// It was carried out: the value that was read, if there is one.
     Done(Option<u64>),
     /// It was not carried out.
@@ -28,7 +28,7 @@ pub(super) enum Told {
 
 /// A client that asks one thing after the other. A `value` is written, without one it is read.
 pub(super) trait Asker {
-    fn ask(&mut self, key: &str, value: Option<u64>) -> anyhow::Result<Told>;
+    fn ask(&mut self, key: &str, value: Option<u64>) -> anyhow::Result<Outcome>;
 
     /// How often it was sent to another node.
     fn redirects(&self) -> u64 {
@@ -50,26 +50,26 @@ impl GatewayClient {
 }
 
 impl Asker for GatewayClient {
-    fn ask(&mut self, key: &str, value: Option<u64>) -> anyhow::Result<Told> {
+    fn ask(&mut self, key: &str, value: Option<u64>) -> anyhow::Result<Outcome> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => match Connection::within(&Server::Tcp(self.gateway), WITHIN) {
                 Ok(connection) => connection,
                 Err(_) => {
                     std::thread::sleep(AGAIN);
-                    return Ok(Told::NotDone);
+                    return Ok(Outcome::NotDone);
                 }
             },
         };
         let (told, connection) = one(connection, key, value, false)?;
         self.connection = connection;
         Ok(match told {
-            Answer::Done(value) => Told::Done(value),
-            Answer::Lost => Told::Unknown,
+            Answer::Done(value) => Outcome::Done(value),
+            Answer::Lost => Outcome::Unknown,
             Answer::Refused(words) => {
                 self.redirects += u64::from(is_redirect(&words));
                 std::thread::sleep(AGAIN);
-                if words.contains("outcome unknown") { Told::Unknown } else { Told::NotDone }
+                if words.contains("outcome unknown") { Outcome::Unknown } else { Outcome::NotDone }
             }
         })
     }
@@ -137,7 +137,7 @@ impl PacketClient {
 }
 
 impl Asker for PacketClient {
-    fn ask(&mut self, key: &str, value: Option<u64>) -> anyhow::Result<Told> {
+    fn ask(&mut self, key: &str, value: Option<u64>) -> anyhow::Result<Outcome> {
         let told = self.runtime.block_on(async {
             match value {
                 Some(value) => self.client.set(key, value.to_string(), None).await.map(|_| None),
@@ -145,12 +145,12 @@ impl Asker for PacketClient {
             }
         });
         match told {
-            Ok(read) => Ok(Told::Done(read.map(|read| number_in(&read.bytes)).transpose()?)),
+            Ok(read) => Ok(Outcome::Done(read.map(|read| number_in(&read.bytes)).transpose()?)),
             Err(Error::Refused { .. }) => {
                 std::thread::sleep(AGAIN);
-                Ok(Told::NotDone)
+                Ok(Outcome::NotDone)
             }
-            Err(_) => Ok(Told::Unknown),
+            Err(_) => Ok(Outcome::Unknown),
         }
     }
 }
@@ -180,7 +180,7 @@ impl ClusterClient {
 }
 
 impl Asker for ClusterClient {
-    fn ask(&mut self, key: &str, value: Option<u64>) -> anyhow::Result<Told> {
+    fn ask(&mut self, key: &str, value: Option<u64>) -> anyhow::Result<Outcome> {
         let mut asking = false;
         for _ in 0..REDIRECTS {
             let connection = match self.connection.take() {
@@ -189,7 +189,7 @@ impl Asker for ClusterClient {
                     let server = Server::Tcp(super::nodes::address(self.at));
                     let Ok(connection) = Connection::within(&server, WITHIN) else {
                         self.loses();
-                        return Ok(Told::NotDone);
+                        return Ok(Outcome::NotDone);
                     };
                     connection
                 }
@@ -197,7 +197,7 @@ impl Asker for ClusterClient {
             let (answer, connection) = one(connection, key, value, asking)?;
             self.connection = connection;
             match answer {
-                Answer::Done(read) => return Ok(Told::Done(read)),
+                Answer::Done(read) => return Ok(Outcome::Done(read)),
                 Answer::Refused(words) if is_redirect(&words) => {
                     asking = words.starts_with("-ASK");
                     let port = words.rsplit(':').next().and_then(|port| port.parse().ok());
@@ -206,14 +206,14 @@ impl Asker for ClusterClient {
                 }
                 Answer::Refused(_) => {
                     self.loses();
-                    return Ok(Told::NotDone);
+                    return Ok(Outcome::NotDone);
                 }
                 Answer::Lost => {
                     self.loses();
-                    return Ok(Told::Unknown);
+                    return Ok(Outcome::Unknown);
                 }
             }
         }
-        Ok(Told::NotDone)
+        Ok(Outcome::NotDone)
     }
 }

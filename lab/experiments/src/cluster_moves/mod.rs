@@ -29,7 +29,7 @@ use text::table::{Table, thousands};
 use wire::{Cluster, cluster_slot};
 
 use self::{
-    askers::{Asker, ClusterClient, GatewayClient, PacketClient, Told},
+    askers::{Asker, ClusterClient, GatewayClient, Outcome, PacketClient},
     losses::{Cut, KeyVerdict, LAST_READER, judge},
     nodes::{Failure, Nodes, Process, SHARDS, connect},
 };
@@ -99,7 +99,7 @@ impl Measure for ClusterMoves {
                 .collect();
             let events = self.go_round(run, &mut stage, keys, &probes);
             stop.store(true, Relaxed);
-            let seen: anyhow::Result<Vec<Seen>> =
+            let seen: anyhow::Result<Vec<Observations>> =
                 recording.into_iter().map(|one| one.join().expect("no panic")).collect();
             let asked: anyhow::Result<Vec<[Vec<u64>; 2]>> = asking
                 .into_iter()
@@ -135,7 +135,7 @@ struct Failover {
 
 /// What a recording client has seen.
 #[derive(Default)]
-struct Seen {
+struct Observations {
     operations: Vec<Operation>,
     not_done: u64,
     redirects: u64,
@@ -203,7 +203,7 @@ impl ClusterMoves {
         report: &mut Report,
         keys: &[String],
         events: Events,
-        seen: Vec<Seen>,
+        seen: Vec<Observations>,
         asked: &[[Vec<u64>; 2]],
         last: &[Option<u64>],
         copies: f64,
@@ -362,13 +362,13 @@ fn record(
     seed: u64,
     keys: &[String],
     stop: &AtomicBool,
-) -> anyhow::Result<Seen> {
+) -> anyhow::Result<Observations> {
     let mut asker: Box<dyn Asker> = match number % 3 {
         0 => Box::new(PacketClient::new(&place.cluster)?),
         _ => Box::new(GatewayClient::new(place.gateway)),
     };
     let mut rng = rng(seed, &format!("recording client {number}"));
-    let (mut seen, mut written) = (Seen::default(), 0);
+    let (mut seen, mut written) = (Observations::default(), 0);
     while !stop.load(Relaxed) {
         // The first ones more often: copies are kept of those.
         let draw: f64 = rng.random();
@@ -381,18 +381,18 @@ fn record(
         let told = asker.ask(&keys[key], value)?;
         let effect = value.map_or(Effect::Keep, Effect::Write);
         match (told, value) {
-            (Told::Done(_), Some(_)) => {
+            (Outcome::Done(_), Some(_)) => {
                 seen.operations.push(operation(number, key, call_ns, Need::Any, effect));
             }
-            (Told::Done(read), None) => {
+            (Outcome::Done(read), None) => {
                 let need = read.map_or(Need::Absent, Need::Value);
                 seen.operations.push(operation(number, key, call_ns, need, effect));
             }
-            (Told::Unknown, Some(_)) => {
+            (Outcome::Unknown, Some(_)) => {
                 let open = operation(number, key, call_ns, Need::Any, effect);
                 seen.operations.push(Operation { return_ns: None, ..open });
             }
-            (Told::NotDone | Told::Unknown, _) => seen.not_done += 1,
+            (Outcome::NotDone | Outcome::Unknown, _) => seen.not_done += 1,
         }
         std::thread::sleep(PACE);
     }
@@ -407,7 +407,7 @@ fn probe(mut asker: impl Asker, key: &str, stop: &AtomicBool) -> anyhow::Result<
         if stop.load(Relaxed) {
             break;
         }
-        if let Told::Done(_) = asker.ask(key, Some(n))? {
+        if let Outcome::Done(_) = asker.ask(key, Some(n))? {
             times.push(now_ns());
         }
         std::thread::sleep(PACE);
@@ -482,7 +482,7 @@ impl Stage {
     fn takes_writes(&self, key: &str) -> anyhow::Result<()> {
         let mut client = GatewayClient::new(self.gateway);
         interrupt::wait_for("a write through the gateway", PATIENCE, || {
-            Ok(matches!(client.ask(key, Some(0))?, Told::Done(_)).then_some(()))
+            Ok(matches!(client.ask(key, Some(0))?, Outcome::Done(_)).then_some(()))
         })
     }
 
@@ -493,8 +493,8 @@ impl Stage {
             let mut client = ClusterClient::new(&nodes);
             interrupt::wait_for("a read at the nodes", PATIENCE, || {
                 Ok(match client.ask(key, None)? {
-                    Told::Done(value) => Some(value),
-                    Told::NotDone | Told::Unknown => None,
+                    Outcome::Done(value) => Some(value),
+                    Outcome::NotDone | Outcome::Unknown => None,
                 })
             })
         };

@@ -1,9 +1,8 @@
 //! Follows one shard of a Redis Cluster: the one that has most of the store's slots.
 //!
 //! Where its master is says a map that several nodes agree on ([`slot_map`](crate::slot_map)). It
-//! is read when there is no connection, when the master answers that it does not have a slot, and
-//! now and then. A map has a number, and one with a lower number than that before is of nodes that have not
-//! heard of what is new: it is not believed.
+//! is read when there is no connection, and every second. A map has a number, and one with a lower
+//! number than that before is of nodes that have not heard of what is new: it is not believed.
 
 use std::time::Duration;
 

@@ -35,14 +35,14 @@ enum Contact {
 }
 
 /// All such nodes.
-pub(super) struct Elsewhere {
+pub(super) struct OtherNodes {
     nodes: HashMap<NodeAddress, Contact>,
     dial: Arc<Dial>,
 }
 
-impl Elsewhere {
-    pub fn new(dial: Dial) -> Elsewhere {
-        Elsewhere { nodes: HashMap::new(), dial: Arc::new(dial) }
+impl OtherNodes {
+    pub fn new(dial: Dial) -> OtherNodes {
+        OtherNodes { nodes: HashMap::new(), dial: Arc::new(dial) }
     }
 
     /// How long a node has for a batch.
