@@ -179,7 +179,7 @@ fn lock_directories() -> Vec<PathBuf> {
 pub const TICK: Duration = Duration::from_millis(20);
 /// As often while nothing is asked here ([`Tables::is_at_rest`]): a process that is woken fifty
 /// times a second keeps a processor from its rest.
-pub const REST_TICK: Duration = Duration::from_millis(250);
+pub const REST_TICK: Duration = Duration::from_millis(300);
 /// A switch that is to leave waits so long for what others rely on to be handed on
 /// ([`Tables::leave`]).
 pub const HANDS_ON_WITHIN: Duration = Duration::from_secs(4);

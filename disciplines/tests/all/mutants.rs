@@ -52,9 +52,9 @@ const RARE: [&str; 13] = [
     "ReplicaWithoutLease",
 ];
 
-/// What takes twenty plans or more from the first on, with one that caught it when this was written:
-/// that one is tried first. Where the code has changed so that it no longer does, the test takes
-/// longer and says which seed does now.
+/// What takes twenty plans or more from the first on, with one that caught it when this was
+/// written: that one is tried first. Where the code has changed so that it no longer does, the test
+/// takes longer and says which seed does now.
 const KNOWN: [(&str, u64); 20] = [
     ("EverythingWithCopies", 8351),
     ("JournalForgotten", 1162),
