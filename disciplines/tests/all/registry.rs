@@ -13,6 +13,7 @@ fn experiments_have_names_of_their_own_and_disciplines_that_exist() {
             "outside-writes",
             "backends",
             "eviction",
+            "cluster-moves",
             "large-values",
             "near",
             "coherence",

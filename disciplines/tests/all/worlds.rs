@@ -63,6 +63,7 @@ fn only_what_needs_a_kernel_is_kept_out_of_the_simulator() {
             ("outside-writes", "Redis"),
             ("backends", "Redis"),
             ("eviction", "Redis and memcached"),
+            ("cluster-moves", "Redis"),
             ("controller-failover", "etcd"),
             ("restarts", "Redis and etcd"),
             ("coord-vs-etcd", "etcd"),
@@ -141,6 +142,7 @@ fn what_hangs_on_no_mechanism_is_known_by_name() {
         [
             "outside-writes",
             "backends",
+            "cluster-moves",
             "coherence",
             "controller-failover",
             "restarts",

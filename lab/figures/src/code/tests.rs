@@ -234,6 +234,10 @@ fn all(project_of: &Path) -> BTreeMap<String, Versions> {
 /// The folder of a discipline with crates for its clients and its load.
 const CHAIN: &str = "disciplines/chain";
 
+/// Those whose clients come by gateways.
+const BY_GATEWAYS: [&str; 5] =
+    ["bench", "cluster-moves", "cluster-moves --quick", "near --quick", "restarts --quick"];
+
 /// Whether a command is of an experiment from that folder, or of one for any discipline.
 fn is_of_chains(name: &str) -> bool {
     let code = Code::read(&project()).unwrap();
@@ -252,7 +256,7 @@ fn what_documents_name_runs_what_it_says() {
         let with = all.iter().filter(|(_, versions)| versions.contains_key(part));
         with.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
     };
-    assert_eq!(with("gateway"), ["bench", "restarts --quick"]);
+    assert_eq!(with("gateway"), BY_GATEWAYS);
     let of = |text: &str| {
         let command = Command::parse(text).unwrap();
         Code::read(&project()).unwrap().versions(&command).unwrap()
@@ -304,7 +308,7 @@ fn a_comment_makes_stale_what_runs_it() {
         now.into_keys().collect::<Vec<_>>()
     };
     let comment = "// words\n";
-    assert_eq!(stale("crates/gateway/src/lib.rs", comment), ["bench", "restarts --quick"]);
+    assert_eq!(stale("crates/gateway/src/lib.rs", comment), BY_GATEWAYS);
     for part in ["src", "wire/src", "client/src", "loads/src", "experiments/src"] {
         let chain = stale(&format!("{CHAIN}/{part}/lib.rs"), comment);
         assert!(
