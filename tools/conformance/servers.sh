@@ -73,10 +73,10 @@ start() {
 await() {
 	port=$1 name=$2
 	shift 2
-	left=100
+	left=300
 	until redis-cli -h 127.0.0.1 -p "$port" "$@" 2>/dev/null | grep -qE '^(PONG|0)$'; do
 		left=$((left - 1))
-		[ $left -gt 0 ] || fail "$name does not answer $* within 10 s: ${log%/*}"
+		[ $left -gt 0 ] || fail "$name does not answer $* within 30 s: ${log%/*}"
 		sleep 0.1
 	done
 }

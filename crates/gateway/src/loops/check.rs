@@ -29,12 +29,19 @@ const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 impl EventLoop {
     /// By which way reads of a store's keys go that no switch answers, for a client who speaks so.
     pub(super) fn read_way(&mut self, store: usize, speaker: Speaker) -> Way {
+        self.users.count_read(speaker.user);
         let Some(direct) = self.stores[store].direct else { return Way::Store };
+        if !self.users.is_asked_for(speaker.user) {
+            return Way::Store;
+        }
         let at = self.common(direct, speaker, 0);
         self.revive(at);
         if self.stores[store].run_id.is_none() {
             let at = self.common(store, speaker, 0);
             self.revive(at);
+            if self.upstreams[at].known.asked.is_none() {
+                self.ask_about(at, Question::Server);
+            }
         }
         let known = &self.upstreams[at].known;
         let run_id = &self.stores[store].run_id;
@@ -56,7 +63,10 @@ impl EventLoop {
         if self.jobs.is_some() {
             return self.ask_about(at, Question::Use);
         }
-        self.ask_about(at, Question::Server);
+        let user = self.upstreams[at].kind.speaker.user;
+        if self.users.is_asked_for(user) || !self.commands.are_known() {
+            self.ask_about(at, Question::Server);
+        }
         match self.upstreams[at].kind.target {
             target if self.is_direct(target) => self.ask_about(at, Question::Role),
             COMMANDS_STORE if !self.commands.are_known() => {

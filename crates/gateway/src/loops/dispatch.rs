@@ -533,23 +533,19 @@ impl EventLoop {
         if client.own.is_some() {
             return self.by_own(at, command, said);
         }
-        let answer: &[u8] = match (said.words.len(), said.word(2), said.word(3)) {
-            (4, Some(_), Some(text)) if said.is(1, "setinfo") && is_printable(text) => {
-                let names = client.names.get_or_insert_default();
-                if said.is(2, "lib-name") {
-                    names.library = text.to_vec();
-                } else if said.is(2, "lib-ver") {
-                    names.library_version = text.to_vec();
-                } else {
-                    return self.by_own(at, command, said);
-                }
-                b"+OK\r\n"
+        if said.words.len() != 4 || !said.is(1, "setinfo") {
+            return self.by_own(at, command, said);
+        }
+        // A connection of its own is told as well, once it has one.
+        if let Some(text) = said.word(3).filter(|text| is_printable(text)) {
+            let names = client.names.get_or_insert_default();
+            if said.is(2, "lib-name") {
+                names.library = text.to_vec();
+            } else if said.is(2, "lib-ver") {
+                names.library_version = text.to_vec();
             }
-            _ => return self.by_own(at, command, said),
-        };
-        client.answer(answer);
-        self.touch_client(at);
-        Next::On
+        }
+        self.by(at, Way::Store, 0, command, said, 0)
     }
 
     fn by_own(&mut self, at: usize, command: Command, said: CommandText<'_>) -> Next {

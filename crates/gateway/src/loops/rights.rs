@@ -20,6 +20,9 @@ const ASKED_EVERY: Duration = Duration::from_millis(500);
 impl EventLoop {
     /// Whether whoever speaks so may read every key of a store, as far as that is known.
     pub(super) fn may_read_all(&mut self, speaker: Speaker, store: usize) -> bool {
+        if !self.users.is_asked_for(speaker.user) {
+            return false;
+        }
         let (now, reads) = (self.now, self.users.get(speaker.user).reads(store));
         let granted = reads.granted;
         if reads.asked.is_none_or(|asked: Instant| now >= asked + ASKED_EVERY) {

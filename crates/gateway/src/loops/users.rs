@@ -20,6 +20,8 @@ use super::{EventLoop, speaker::NOBODY, upstream::Phase};
 const LONGEST_WORD: usize = 512;
 /// For so long connections are kept of a user who has no client.
 const KEPT_FOR: Duration = Duration::from_secs(5);
+/// Reads of a user that all go to the store.
+const FEW_READS: u32 = 32;
 /// A connection that Redis refuses for another reason than its user, or that the Redis of
 /// `--backend` refuses, is tried again so much later.
 const REFUSED_FOR: Duration = Duration::from_secs(1);
@@ -57,6 +59,8 @@ pub(super) struct User {
     pub upstreams: Vec<usize>,
     /// What it may read, by store.
     reads: Vec<ReadRight>,
+    /// Reads of its clients so far, up to [`FEW_READS`].
+    read: u32,
 }
 
 impl User {
@@ -117,6 +121,19 @@ impl Users {
 
     pub fn get(&mut self, user: u32) -> &mut User {
         &mut self.all[user as usize]
+    }
+
+    /// Whether the gateway asks in this user's name what a server is, and what the user may. Of
+    /// whoever may not ask that Redis makes a note (ACL LOG), so nobody is asked for few reads.
+    pub fn is_asked_for(&self, user: u32) -> bool {
+        let known = self.all.get(user as usize);
+        user == NOBODY || known.is_some_and(|user| user.read >= FEW_READS)
+    }
+
+    /// One read more.
+    pub fn count_read(&mut self, user: u32) {
+        let user = &mut self.all[user as usize];
+        user.read = FEW_READS.min(user.read + 1);
     }
 
     /// What a new connection of this user says first.

@@ -210,3 +210,24 @@ fn who_has_not_logged_in_where_that_is_needed_reads_nothing() {
     });
     assert!(stranger.ask("GET app:1").starts_with("-NOAUTH "));
 }
+
+/// Redis notes what somebody asked who may not.
+#[test]
+fn little_is_read_without_a_question_in_the_readers_name() {
+    let (store, redis) = (Store::start(), redis());
+    let mut admin = redis.speak();
+    assert_eq!(admin.ask("ACL SETUSER cat on >paw ~app:* +get +set"), "+OK\r\n");
+    let gateway = store.gateway(&redis, NetworkUse::Always);
+    assert_eq!(gateway.speak().ask("PING"), "+PONG\r\n");
+    let mut cat = logged_in(&gateway, "cat paw");
+    assert_eq!(cat.ask("SET app:1 mouse"), "+OK\r\n");
+    assert_eq!(cat.ask("GET app:1"), "$5\r\nmouse\r\n");
+    assert!(cat.ask("GET other").starts_with("-NOPERM "));
+    let noted = admin.ask("ACL LOG");
+    assert!(noted.starts_with("*1\r\n"), "{noted}");
+    // Who reads much is asked whether he may by the network.
+    until("it is asked", || {
+        cat.ask("GET app:1");
+        !admin.ask("ACL LOG").starts_with("*1\r\n")
+    });
+}
