@@ -257,13 +257,12 @@ impl<W> KeyState<W> {
         self.queue.len() + usize::from(current)
     }
 
-    /// The key's tenant is gone: nobody waits for its copies, nor for what was not begun with; how
-    /// many that were. What the backend has may still take place, whoever has the key then, so it
-    /// goes before whatever comes; and so does what waits and `stays`, which is asked of all. Call
-    /// [`KeyState::poll`] next.
+    /// The key's tenant is gone: what was not begun with is given up; how many writes that were.
+    /// What the backend has may still take place, and copies may be served, whoever has the key
+    /// then, so they go before whatever comes; and so does what waits and `stays`, which is asked
+    /// of all. Call [`KeyState::recall`] and [`KeyState::poll`] next.
     pub fn abandon(&mut self, mut stays: impl FnMut(&mut W) -> bool) -> usize {
         let before = self.writes();
-        self.copies.clear();
         self.held = false;
         if mutant(Mutant::UndecidedForgotten) {
             self.doubt_until_ns = 0;
@@ -271,17 +270,15 @@ impl<W> KeyState<W> {
         self.untold = UntoldStores::default();
         self.queue.retain_mut(|write| stays(&mut write.body));
         if let Some(current) = &mut self.current {
-            current.waits.clear();
-            let is_over = match &mut current.task {
-                Task::Recall => true,
-                Task::Write(write) => !stays(&mut write.body),
-                Task::Applying(write) => {
-                    stays(&mut write.body);
-                    mutant(Mutant::UndecidedForgotten)
-                }
+            let (stays, is_applying) = match &mut current.task {
+                Task::Write(write) => (stays(&mut write.body), false),
+                Task::Applying(write) => (stays(&mut write.body), true),
+                Task::Recall => (true, false),
             };
-            if is_over {
+            if is_applying && mutant(Mutant::UndecidedForgotten) {
                 self.current = None;
+            } else if !is_applying && !stays {
+                current.task = Task::Recall;
             }
         }
         before - self.writes()

@@ -580,10 +580,9 @@ impl Engine {
     }
 
     /// Takes a cluster with other tenants, which counts from the next packet on. A tenant that is
-    /// gone is denied, and everything that went on for it ends without an answer; nobody waits for
-    /// its copies, so whoever gives its number to another tenant must first have it removed from
-    /// every switch. Copies of keys that are another store's from now on are called back. Keys
-    /// themselves do not move.
+    /// gone is denied, and everything that went on for it ends without an answer. Its copies, and
+    /// those of keys that are another store's from now on, are called back. Keys themselves do not
+    /// move.
     ///
     /// # Errors
     /// [`UpdateError`]; everything stays as it was then.
@@ -634,10 +633,10 @@ impl Engine {
         let cx = &mut self.facts;
         cx.waiting.forget_tenants(|id| gone.contains(&id));
         cx.values.forget_tenants(gone);
-        cx.holders.forget_tenants(|id| gone.contains(&id));
         self.replicas.forget_tenants(gone);
         self.loans.forget_tenants(cx, gone);
         self.keys.forget_tenants(cx, gone);
+        self.recalls.gone(cx, gone);
         self.halves.tenants_left(cx, gone);
         self.finish();
     }

@@ -87,13 +87,6 @@ impl Holders {
         self.by_number.len()
     }
 
-    /// Forgets those of tenants that are gone.
-    pub fn forget_tenants(&mut self, is_gone: impl Fn(u32) -> bool) {
-        let gone = self.by_number.iter().filter(|(_, record)| is_gone(record.id.0));
-        let gone: Vec<NodeId> = gone.map(|(number, _)| *number).collect();
-        gone.into_iter().for_each(|number| self.forget(number));
-    }
-
     /// Forgets those whose leases have lapsed. One that was mute is remembered by its address: who
     /// can make a holder can make many, one after another, and each holds writes up for a lease.
     pub fn sweep(&mut self, leases: &Leases<LeaseHolder>, now_ns: Nanos) {

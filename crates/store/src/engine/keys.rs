@@ -352,8 +352,8 @@ impl Keys {
         }
     }
 
-    /// Forgets the keys of tenants that are gone, with their copies and writes: but for what the
-    /// backend has, and for holds, whose commands are carried out whoever is there.
+    /// Gives up the writes of tenants that are gone: but for what the backend has, and for holds,
+    /// whose commands are carried out whoever is there.
     pub fn forget_tenants(&mut self, cx: &mut Context, gone: &BTreeSet<u32>) {
         for at in cx.directory.of_tenants(gone) {
             let given_up = cx.directory.update(at, |entry| {

@@ -277,12 +277,14 @@ fn a_tenant_that_is_gone_leaves_nothing_behind() {
     assert_eq!(store.engine.facts.ledger.pending.all(), 2);
     store.engine.update(without, LATER_NS, &mut store.out).unwrap();
     assert_eq!(store.engine.facts.ledger.pending.all(), 0);
-    assert_eq!(store.engine.facts.directory.copies(), 0);
     store.out.clear();
-    store.engine.tick(LATER_NS + 1_000_000_000, &mut store.out);
+    store.engine.tick(LATER_NS + 100_000_000, &mut store.out);
     let ops: Vec<Op> =
         store.sent().map(|bytes| Packet::decode(&bytes).unwrap().header.op).collect();
-    assert!(!ops.contains(&Op::Invalidate), "{ops:?}");
+    assert!(ops.contains(&Op::Invalidate), "its copies are called back: {ops:?}");
+    store.hand_in(ack(12, 10), b"k");
+    assert_eq!(store.engine.facts.directory.copies(), 0);
+    assert_eq!(store.engine.facts.directory.busy().len(), 0);
     assert_eq!(store.write(KEYED, 1, 4, b"k"), Some(Status::Denied));
     assert!(store.engine.facts.leases.holds(1, 0, LATER_NS));
     store.engine.update(with, LATER_NS, &mut store.out).unwrap();

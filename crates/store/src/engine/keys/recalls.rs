@@ -38,6 +38,19 @@ impl Recalls {
         self.also(cx.directory.with_copies().filter(moved), cx.now_ns);
     }
 
+    /// Calls back the copies of these tenants' keys: a switch that has not heard yet that a tenant
+    /// is gone serves them, also when the tenant is there again. Holders at the clients' side speak
+    /// in the tenant's name, and are not asked: their leases lapse.
+    pub fn gone(&mut self, cx: &Context, tenants: &BTreeSet<u32>) {
+        let is_held = |id: &KeyId| {
+            let entry = cx.directory.find(id).and_then(|at| cx.directory.get(at));
+            let copies = entry.map(|entry| entry.state.copies()).unwrap_or_default();
+            copies.iter().any(|copy| !wire::is_holder(copy.switch))
+        };
+        let gone = cx.directory.with_copies().filter(|id| tenants.contains(&id.0) && is_held(id));
+        self.also(gone, cx.now_ns);
+    }
+
     /// Calls back every copy that there is.
     pub fn everything(&mut self, cx: &Context) {
         self.also(cx.directory.with_copies(), cx.now_ns);

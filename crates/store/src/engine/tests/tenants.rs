@@ -46,7 +46,10 @@ fn a_write_that_waited_when_its_tenant_was_removed_is_in_doubt_afterwards() {
     assert_eq!(store.write(KEYED, 1, 2, b"k"), None, "waits for the copy");
     remove_and_create(&mut store);
     assert_eq!(store.write(KEYED, 1, 2, b"k"), Some(Status::BackendError));
-    assert_eq!(store.write(KEYED, 1, 3, b"k"), Some(Status::Ok));
+    assert_eq!(store.write(KEYED, 1, 3, b"k"), None, "the copy is still called back");
+    store.hand_in(ack(12, 10), b"k");
+    let (bytes, _) = store.out.pop().expect("an answer");
+    assert_eq!(Packet::decode(&bytes).unwrap().header.status, Status::Ok);
 }
 
 /// A store before a backend elsewhere, which has not answered a write of the tenant's key when the
@@ -109,13 +112,32 @@ fn a_write_that_fails_after_its_tenant_went_is_in_doubt_for_the_one_that_is_made
 }
 
 #[test]
+fn copies_of_a_tenant_that_is_gone_are_called_back_and_waited_for() {
+    let mut store = with_a_copy();
+    remove_and_create(&mut store);
+    assert_eq!(store.write(KEYED, 5, 1, b"k"), None, "the switch may not have heard of that");
+    store.hand_in(ack(12, 10), b"k");
+    assert_eq!(applied(&store), 2);
+    // Also where nobody writes any more.
+    let mut store = with_a_copy();
+    update(&mut store, vec![]);
+    store.tick(1);
+    store.hand_in(ack(12, 10), b"k");
+    assert_eq!(store.engine.facts.directory.copies(), 0);
+    let id = (KEYED, SECRET.key_hash(KEYED, b"k"));
+    assert_eq!(store.engine.facts.directory.find(&id), None, "nothing is left of it");
+}
+
+#[test]
 fn a_command_that_is_carried_out_when_its_tenant_goes_has_its_keys_until_it_is_answered() {
     let mut store = with_a_copy();
     let names = [b"k", b"l"].map(|key| wire::backend_name(KEYED, key).unwrap()).to_vec();
     store.engine.hold(1, HoldRequest { names, everything: false }, LATER_NS, &mut store.out);
     assert_eq!(store.engine.take_held(), [0; 0], "its key has a copy");
     remove_and_create(&mut store);
-    assert_eq!(store.engine.take_held(), [1], "nobody waits for copies of one that is gone");
+    assert_eq!(store.engine.take_held(), [0; 0], "it still has");
+    store.hand_in(ack(12, 10), b"k");
+    assert_eq!(store.engine.take_held(), [1]);
     remove_and_create(&mut store);
     assert_eq!(store.write(KEYED, 5, 1, b"k"), None);
     assert_eq!(store.write(KEYED, 5, 2, b"l"), None);
