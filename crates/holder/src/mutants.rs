@@ -37,7 +37,7 @@ mutants! {
     TwoWritesAtOnce, 3, "a write that queued behind another does not wait for what the other's answer granted";
     GrantDuringWrite, 3, "a grant is made while a write waits";
     VersionNotRaised, 3, "a write gets the version of the one before";
-    UndecidedForgotten, 3, "what the backend has not answered when a tenant is removed is forgotten with it";
+    ForgottenWithTenant, 3, "a tenant that is removed takes along its copies, and what the backend has not answered";
     RecallUnrecorded, 3, "a key that is called back while its loan is being recorded is lent all the same";
     PartOfAnyVersion, 3, "a read of a part gets that part of the present value, whatever version it asked for";
     EpochNotCompared, 4, "(X, e) of a write is trusted without comparing it to granted(X)";
@@ -116,7 +116,7 @@ impl Mutant {
             AnyClockRenewed => "disciplines/tests/all/stood_still.rs",
             GrantedUntold => "crates/store/src/engine/tests/slots.rs",
             AnyHolderToken => "crates/store/src/engine/tests/holders.rs",
-            UndecidedForgotten | DecidedForgotten => "crates/store/src/engine/tests/tenants.rs",
+            ForgottenWithTenant | DecidedForgotten => "crates/store/src/engine/tests/tenants.rs",
             RepeatedRequestLent => "crates/store/src/engine/tests/leaving.rs",
             LongerLeaseForgotten => "crates/store/src/engine/tests/lives.rs",
             RecallUnrecorded => "crates/store/src/coherence/loan/tests.rs",

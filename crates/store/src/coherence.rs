@@ -264,8 +264,9 @@ impl<W> KeyState<W> {
     pub fn abandon(&mut self, mut stays: impl FnMut(&mut W) -> bool) -> usize {
         let before = self.writes();
         self.held = false;
-        if mutant(Mutant::UndecidedForgotten) {
+        if mutant(Mutant::ForgottenWithTenant) {
             self.doubt_until_ns = 0;
+            self.copies.clear();
         }
         self.untold = UntoldStores::default();
         self.queue.retain_mut(|write| stays(&mut write.body));
@@ -275,7 +276,7 @@ impl<W> KeyState<W> {
                 Task::Applying(write) => (stays(&mut write.body), true),
                 Task::Recall => (true, false),
             };
-            if is_applying && mutant(Mutant::UndecidedForgotten) {
+            if is_applying && mutant(Mutant::ForgottenWithTenant) {
                 self.current = None;
             } else if !is_applying && !stays {
                 current.task = Task::Recall;

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use holder::{Cache, Holder, HolderOptions, Miss};
 use wire::HolderProof;
 
-use super::*;
+use super::{tenants::remove_and_create, *};
 use crate::{HoldEnd, HoldRequest};
 use holder::mutants::{Mutant, choose};
 
@@ -205,6 +205,31 @@ fn a_write_waits_for_a_deaf_holder_until_its_lease_is_over_and_the_holder_serves
     assert!(pair.write(b"k", b"v3"), "nobody waits for it");
     pair.pass(12 * LEASE_NS / MS);
     assert_eq!(pair.warm(b"k").as_deref(), Some(&b"v3"[..]), "it has another lease");
+}
+
+/// What holders serve they serve also when their tenant is removed and made anew: they hear of it
+/// when they ask for something next.
+#[test]
+fn a_tenant_that_is_made_anew_waits_for_its_holders() {
+    let mut pair = Pair::of(KEYED);
+    assert!(pair.write(b"k", b"v1"));
+    assert!(pair.warm(b"k").is_some());
+    remove_and_create(&mut pair.store);
+    assert!(pair.write(b"k", b"v2"), "the holder has acknowledged");
+    assert_eq!(pair.read(b"k"), None);
+    assert_eq!(pair.warm(b"k").as_deref(), Some(&b"v2"[..]));
+    pair.deaf = true;
+    remove_and_create(&mut pair.store);
+    assert!(!pair.write(b"k", b"v3"));
+    let mut waited_ms = 0;
+    while !{
+        let others = pair.pass(1);
+        pair.is_answered(&others)
+    } {
+        waited_ms += 1;
+        assert!(waited_ms < 2 * LEASE_NS / MS);
+    }
+    assert_eq!(pair.read(b"k"), None);
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn update(store: &mut Store, tenants: Vec<wire::Tenant>) {
 }
 
 /// The tenant is removed, and made anew.
-fn remove_and_create(store: &mut Store) {
+pub fn remove_and_create(store: &mut Store) {
     let with = store.engine.facts.config.cluster.tenants.clone();
     update(store, vec![]);
     update(store, with);
@@ -188,16 +188,17 @@ fn what_a_tenant_that_is_gone_wrote_is_forgotten_when_nobody_sends_it_again() {
 #[test]
 fn what_is_forgotten_with_a_tenant_is_noticed() {
     use holder::mutants::{
-        Mutant::{DecidedForgotten, UndecidedForgotten},
+        Mutant::{DecidedForgotten, ForgottenWithTenant},
         is_noticed,
     };
     let again = a_write_that_comes_again_after_its_tenant_was_made_anew_is_answered_again;
     assert!(is_noticed(DecidedForgotten, again));
     for test in [
+        copies_of_a_tenant_that_is_gone_are_called_back_and_waited_for,
         what_is_at_the_backend_when_its_tenant_goes_is_waited_for_by_the_tenant_that_is_made_anew,
         a_write_that_fails_after_its_tenant_went_is_in_doubt_for_the_one_that_is_made_anew,
         a_command_that_is_carried_out_when_its_tenant_goes_has_its_keys_until_it_is_answered,
     ] {
-        assert!(is_noticed(UndecidedForgotten, test));
+        assert!(is_noticed(ForgottenWithTenant, test));
     }
 }
