@@ -5,6 +5,8 @@
 //! nobody serves the copy any more.
 
 use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
     hash::BuildHasher,
     sync::{Mutex, PoisonError},
 };
@@ -13,7 +15,7 @@ use wire::maps::Hashing;
 
 use crate::{
     BorrowedLease, CopiedValue, Nanos,
-    shelf::{Shelf, ShelfAnswer},
+    shelf::{Shelf, ShelfAnswer, UntoldReads},
 };
 
 /// Shelves of a cache of this many bytes and more; a smaller one has one for each
@@ -32,6 +34,14 @@ pub enum Miss {
     /// There is none, and the caller is to have it fetched ([`crate::Holder::want`]). Nobody else
     /// is told so until that is over.
     Wanted,
+}
+
+/// Reads of a key that copies have answered, with its hash in the cache.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ToldReads {
+    pub reads: u32,
+    pub hash: u64,
+    pub key: Box<[u8]>,
 }
 
 /// What a holder keeps.
@@ -108,6 +118,32 @@ impl Cache {
             sum = (sum.0 + bytes, sum.1 + keys);
         });
         sum
+    }
+
+    /// Of each store the keys with most reads that it does not know of, so many at most; the stores
+    /// are told of them now.
+    pub(crate) fn take_untold(&self, stores: usize, most: usize) -> Vec<Vec<ToldReads>> {
+        let mut hottest: Vec<BinaryHeap<Reverse<ToldReads>>> = vec![BinaryHeap::new(); stores];
+        self.each(|shelf| {
+            for UntoldReads { store, hash, key, reads } in shelf.untold() {
+                let Some(hottest) = hottest.get_mut(store) else { continue };
+                let least = hottest.peek().map_or(0, |Reverse(least)| least.reads);
+                if hottest.len() < most || reads > least {
+                    hottest.push(Reverse(ToldReads { reads, hash, key: key.into() }));
+                    if hottest.len() > most {
+                        hottest.pop();
+                    }
+                }
+            }
+        });
+        let told = hottest.into_iter().map(|hottest| {
+            let told: Vec<ToldReads> = hottest.into_iter().map(|Reverse(told)| told).collect();
+            for ToldReads { reads, hash, key } in &told {
+                self.with(*hash, |shelf| shelf.told(*hash, key, *reads));
+            }
+            told
+        });
+        told.collect()
     }
 
     /// The longest value that is kept, in bytes.

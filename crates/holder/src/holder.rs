@@ -16,10 +16,13 @@ use std::{
 };
 
 use hashbrown::HashMap;
-use wire::{Cluster, Epoch, Flags, Header, Op, Packet, Secrets, Status, TENANT_OPEN, mixed};
+use wire::{
+    Cluster, Epoch, Flags, Header, Op, Packet, ReadCount, Secrets, Status, TENANT_OPEN, mixed,
+};
 
 use crate::{
     Cache, Epochs, Nanos,
+    cache::ToldReads,
     fetch::{Fetch, Progress, WantedPart},
     link::{Link, LinkAnswer, LinkTask, WantedKey},
     mutants::{Mutant, mutant},
@@ -32,6 +35,8 @@ const LATER_NS: Nanos = 500_000_000;
 /// Likewise a key that is absent, or whose value is too long.
 const NOTHING_NS: Nanos = 1_000_000_000;
 const NS_PER_MS: Nanos = 1_000_000;
+/// How often stores are told what copies have answered.
+const TELL_NS: Nanos = 1_000_000_000;
 /// Bytes of an IPv6 header that an IPv4 header has not.
 const IPV6_MORE: usize = 20;
 
@@ -84,6 +89,8 @@ pub struct Holder {
     /// When they are asked again.
     timers: BTreeSet<(Nanos, u64)>,
     requests: u64,
+    /// Stores are not told before what copies have answered.
+    next_tell_ns: Nanos,
     out: VecDeque<(SocketAddr, Vec<u8>)>,
     counts: HolderCounts,
 }
@@ -108,6 +115,7 @@ impl Holder {
             fetches: HashMap::new(),
             timers: BTreeSet::new(),
             requests: 0,
+            next_tell_ns: now_ns + TELL_NS,
             out: VecDeque::new(),
             counts: HolderCounts::default(),
         })
@@ -240,7 +248,10 @@ impl Holder {
         };
         match self.links[store].due(used, now_ns) {
             None => {}
-            Some(LinkTask::Ask) => self.ask(store, now_ns),
+            Some(LinkTask::Ask) => {
+                self.ask(store, now_ns);
+                self.tell_reads(now_ns);
+            }
             Some(LinkTask::Lapsed) => cache.each(|shelf| shelf.forget(store)),
             Some(LinkTask::Mute) => self.refuse_waiting(store, now_ns + LATER_NS),
         }
@@ -251,6 +262,34 @@ impl Holder {
         let nonce = mixed(self.options.client ^ mixed(self.requests));
         let header = self.links[store].ask(nonce, now_ns);
         self.send(store, header, &[], 0);
+    }
+
+    /// Tells stores how often their hottest keys were read here, now and then: a backend that sees
+    /// nothing of these reads would take what is read most for idle.
+    fn tell_reads(&mut self, now_ns: Nanos) {
+        if now_ns < self.next_tell_ns {
+            return;
+        }
+        self.next_tell_ns = now_ns + TELL_NS;
+        let tenant = self.options.tenant;
+        let untold = self.cache.take_untold(self.links.len(), ReadCount::MOST);
+        for (store, told) in untold.into_iter().enumerate() {
+            let link = &self.links[store];
+            if told.is_empty() || !link.lease.holds(now_ns) {
+                continue;
+            }
+            let header = Header {
+                request: link.proof.token,
+                epoch: Epoch::new(link.number, 0),
+                ..Header::new(Op::ReadCounts)
+            };
+            let mut rows = vec![];
+            for ToldReads { reads, key, .. } in told {
+                let hash = self.secrets.hash.key_hash(tenant, &key);
+                ReadCount { tenant, hash, reads }.encode(&mut rows);
+            }
+            self.say(store, header, &[], &rows, 0);
+        }
     }
 
     fn lease_answered(&mut self, store: usize, header: &Header, now_ns: Nanos) -> bool {
@@ -402,9 +441,13 @@ impl Holder {
     }
 
     fn send(&mut self, store: usize, header: Header, key: &[u8], padded_to: usize) {
+        self.say(store, header, key, &[], padded_to);
+    }
+
+    fn say(&mut self, store: usize, header: Header, key: &[u8], value: &[u8], padded_to: usize) {
         let HolderOptions { tenant, client, .. } = self.options;
         let header = Header { tenant, client, ..header };
-        let packet = Packet::new(header, key, &[]);
+        let packet = Packet::new(header, key, value);
         // A key that no packet has room for is not wanted in the first place.
         if let Ok(mut bytes) = packet.to_bytes(&self.secrets.tag) {
             bytes.resize(bytes.len().max(padded_to), 0);

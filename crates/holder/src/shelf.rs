@@ -32,6 +32,16 @@ pub(crate) enum ShelfAnswer<R> {
     Wanted,
 }
 
+/// A key with reads that its store does not know of.
+pub(crate) struct UntoldReads<'a> {
+    /// The store's place.
+    pub store: usize,
+    /// The key's hash in the cache.
+    pub hash: u64,
+    pub key: &'a [u8],
+    pub reads: u32,
+}
+
 /// A key's bytes: in the entry itself, if they are few, so that comparing them is no further miss
 /// of the processor's caches.
 type Key = SmallVec<[u8; 24]>;
@@ -47,6 +57,8 @@ struct Entry {
     tick: u32,
     /// Reads that the present copy has answered.
     hits: u32,
+    /// Reads that copies of it have answered and its store does not know of.
+    untold: u32,
     /// It is being fetched.
     is_wanted: bool,
     /// It is not fetched before.
@@ -127,6 +139,7 @@ impl Shelf {
             entry.count(self.tick);
             if let Some(copy) = entry.replica.serve(&self.leases[entry.store], now_ns) {
                 entry.hits = entry.hits.saturating_add(1);
+                entry.untold = entry.untold.saturating_add(1);
                 self.used[entry.store] = self.used[entry.store].saturating_add(1);
                 return ShelfAnswer::Here(serve(copy));
             }
@@ -148,6 +161,7 @@ impl Shelf {
             reads,
             tick: self.tick,
             hits: 0,
+            untold: 0,
             is_wanted: true,
             not_before_ns: 0,
         };
@@ -236,6 +250,25 @@ impl Shelf {
     /// How many reads copies of a store's keys have answered since this was asked last.
     pub fn take_used(&mut self, store: usize) -> u32 {
         std::mem::take(&mut self.used[store])
+    }
+
+    /// Keys with reads that their stores do not know of, and how many those are.
+    pub fn untold(&self) -> impl Iterator<Item = UntoldReads<'_>> {
+        let untold = self.entries.iter().filter(|(_, entry)| entry.untold > 0);
+        untold.map(|(_, entry)| UntoldReads {
+            store: entry.store,
+            hash: entry.hash,
+            key: &entry.key,
+            reads: entry.untold,
+        })
+    }
+
+    /// A key's store is told of so many reads of it.
+    pub fn told(&mut self, hash: u64, key: &[u8], reads: u32) {
+        if let Some(at) = self.find(hash, key) {
+            let entry = &mut self.entries[at];
+            entry.untold = entry.untold.saturating_sub(reads);
+        }
     }
 
     /// Forgets what it has of a store's keys.

@@ -176,13 +176,13 @@ pub struct KeyCounters {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ElsewhereCounters {
-    /// Reads of keys with copies of which switches told.
+    /// Reads of keys with copies of which switches and holders told.
     pub reads_elsewhere: u64,
     /// Keys that the backend was told are read, again and again.
     pub marks: u64,
     /// Commands to the backend that this took.
     pub mark_commands: u64,
-    /// Counts of switches dropped: wrong tag or tenant.
+    /// Counts of switches and holders dropped: wrong tag or tenant, or not the holder's token.
     pub dropped_read_counts: u64,
 }
 

@@ -133,6 +133,12 @@ pub(super) fn acknowledged(cx: &mut Context, packet: &Packet<'_>) -> bool {
     is_its
 }
 
+/// A holder tells how often its copies were read. Whether it is who it says.
+pub(super) fn tells_reads(cx: &mut Context, packet: &Packet<'_>) -> bool {
+    let is_its = signed(cx, packet).is_some() && cx.holders.is_from_holder(&packet.header);
+    is_its && cx.leases.term(packet.header.epoch.switch(), cx.now_ns).is_some()
+}
+
 /// Answers a fetch that comes to no grant: for how long not to ask again.
 pub(super) fn refuse_grant(cx: &mut Context, origin: &Origin, key: &[u8]) {
     let id = (origin.tenant, origin.key_hash);

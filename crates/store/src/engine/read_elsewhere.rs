@@ -1,7 +1,7 @@
-//! Reads that switches and other stores answer from copies. The backend sees nothing of them: what
+//! Reads that switches, other stores and holders answer from copies. The backend sees nothing of them: what
 //! is read most would seem idle to it, and be evicted first. So it is told.
 //!
-//! In: how often keys were read, from the switches ([`wire::Op::ReadCounts`]). Out:
+//! In: how often keys were read, from switches and holders ([`wire::Op::ReadCounts`]). Out:
 //! [`Backend::mark_read`](crate::backend::Backend::mark_read).
 //!
 //! - Once in a round of [`ROUND_NS`] at most for a key, spread over the round: nobody's read waits
@@ -17,7 +17,10 @@ mod turns;
 use wire::{Packet, ReadCount, TENANT_SYSTEM, maps::HashMap};
 
 use self::turns::Turns;
-use super::context::{Context, named};
+use super::{
+    context::{Context, named},
+    holder_messages,
+};
 use crate::{coherence::Nanos, counters::ElsewhereCounters, directory::KeyId};
 
 /// Marks are given out for reads of so long.
@@ -31,6 +34,9 @@ const READS_PER_COMMAND: u64 = 1_250;
 const IDLE_ROUNDS: u64 = 10;
 /// Keys in a round at most: some hundredths of a backend's time, were it the slowest kind.
 const MOST: usize = 16_384;
+
+/// Reads of a key that are taken from one message of a holder at most.
+const HOLDER_READS_MOST: u32 = 1 << 17;
 
 /// What was read elsewhere, and is to be told.
 #[derive(Default)]
@@ -50,10 +56,15 @@ pub(super) struct ElsewhereReads {
 }
 
 impl ElsewhereReads {
-    /// A switch tells what was read there.
+    /// A switch, or a holder, tells what was read there.
     pub fn told(&mut self, cx: &mut Context, packet: &Packet<'_>) {
-        let is_system = packet.header.tenant == TENANT_SYSTEM;
-        if !is_system || !packet.tag_is_valid(&cx.system_secret()) {
+        let header = &packet.header;
+        let holder = (header.tenant != TENANT_SYSTEM).then_some(header.epoch.switch());
+        let is_known = match holder {
+            None => packet.tag_is_valid(&cx.system_secret()),
+            Some(_) => holder_messages::tells_reads(cx, packet),
+        };
+        if !is_known {
             self.counters.dropped_read_counts += 1;
             return;
         }
@@ -63,9 +74,18 @@ impl ElsewhereReads {
         }
         for ReadCount { tenant, hash, reads } in ReadCount::decode(packet.value) {
             let id = (tenant, hash);
-            // Without copies it is read here.
+            // Without copies it is read here. A holder speaks of its tenant's keys alone, and of
+            // copies that it has; it may lie, so no more is taken from it than anybody reads.
             let entry = cx.directory.find(&id).and_then(|place| cx.directory.get(place));
-            if reads > 0 && entry.is_some_and(|entry| !entry.state.copies().is_empty()) {
+            let (is_read, most) = match holder {
+                None => (entry.is_some_and(|entry| !entry.state.copies().is_empty()), u32::MAX),
+                Some(holder) => {
+                    let copy = entry.and_then(|entry| entry.state.copy_of(holder));
+                    (tenant == header.tenant && copy.is_some(), HOLDER_READS_MOST)
+                }
+            };
+            let reads = reads.min(most);
+            if reads > 0 && is_read {
                 let reads = u64::from(reads);
                 *self.unmarked.entry(id).or_default() += reads;
                 self.credit = self.credit.saturating_add(reads);

@@ -3,10 +3,18 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use holder::{Cache, Holder, HolderOptions, Miss};
-use wire::HolderProof;
+use wire::{HolderProof, ReadCount};
 
-use super::{tenants::remove_and_create, *};
-use crate::{HoldEnd, HoldRequest};
+use super::{
+    remote::{BackendCall, RemoteBackend},
+    tenants::remove_and_create,
+    *,
+};
+use crate::{
+    HoldEnd, HoldRequest,
+    backend::{Completion, Item, ReadOutcome},
+    coherence::Watch,
+};
 use holder::mutants::{Mutant, choose};
 
 const MS: u64 = 1_000_000;
@@ -292,6 +300,60 @@ fn a_value_of_several_parts_is_joined_of_one_version() {
     assert!(pair.write(b"long", b"short"));
     assert_eq!(pair.read(b"long"), None);
     assert_eq!(pair.read(b"long").as_deref(), Some(&b"short"[..]));
+}
+
+#[test]
+fn the_backend_hears_of_what_holders_read_and_of_nothing_that_others_say_in_their_name() {
+    let mut store = Store::new();
+    let backend = RemoteBackend::new(Watch::Unneeded);
+    store.engine.facts.backend = Box::new(backend.clone());
+    let mut pair = Pair::with(store, KEYED, 77);
+    // The backend answers what it was asked, so that the keys are granted.
+    let keys: [&[u8]; 2] = [b"hot", b"cool"];
+    for key in keys {
+        for _ in 0..READS {
+            pair.read(key);
+        }
+        let found = Item { value: b"v".to_vec(), version: 5, expiry_ms: 0 };
+        let found = Completion::Get(backend.take_read(), ReadOutcome::Item(found));
+        pair.store.engine.complete(found, pair.now_ns, &mut pair.store.out);
+        pair.settle();
+        assert!(pair.read(key).is_some(), "{key:?}");
+    }
+    (1..3000).for_each(|_| assert!(pair.read(b"hot").is_some()));
+    pair.pass(1500);
+    let hash = |key| SECRET.key_hash(KEYED, key);
+    let marked = |backend: &RemoteBackend| -> Vec<(wire::KeyHash, u32)> {
+        let asked = backend.asked().into_iter();
+        let marks = asked.filter_map(|call| match call {
+            BackendCall::Mark(hash, reads) => Some((hash, reads)),
+            _ => None,
+        });
+        marks.collect()
+    };
+    assert_eq!(marked(&backend), [(hash(b"hot"), 3000), (hash(b"cool"), 1)]);
+    // Each read is told once.
+    (0..2000).for_each(|_| assert!(pair.read(b"hot").is_some()));
+    pair.pass(2500);
+    assert_eq!(marked(&backend), [(hash(b"hot"), 2000)]);
+    // Who does not show the holder's token is not heard, nor is the holder about others' keys.
+    let number = pair.numbers()[0];
+    let forged = Header {
+        tenant: KEYED,
+        client: 77,
+        request: 1,
+        epoch: Epoch::new(number, 0),
+        ..Header::new(Op::ReadCounts)
+    };
+    let mut rows = vec![];
+    ReadCount { tenant: KEYED, hash: hash(b"hot"), reads: 9999 }.encode(&mut rows);
+    let bytes = Packet::new(forged, &[], &rows).to_bytes(&SECRET).unwrap();
+    let peer = Peer { address: pair.from, local: None };
+    let before = pair.store.engine.counters().elsewhere;
+    pair.store.engine.receive(&bytes, peer, pair.now_ns, &mut pair.store.out);
+    let after = pair.store.engine.counters().elsewhere;
+    assert_eq!(after.dropped_read_counts, before.dropped_read_counts + 1);
+    assert_eq!(after.reads_elsewhere, before.reads_elsewhere);
 }
 
 #[test]
