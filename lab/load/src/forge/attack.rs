@@ -37,11 +37,14 @@ pub enum Attack {
     Borrowed,
     /// Requests that only a discipline's half in a store would take.
     HalfRequests,
+    /// Holders of copies that are made up, each its own, which do what a store asks of those that
+    /// begin, fetch one grant each, and are not heard of again.
+    MadeUpHolders,
 }
 
 impl Attack {
     /// Every kind, in the order in which they take turns.
-    pub const ALL: [Attack; 14] = [
+    pub const ALL: [Attack; 15] = [
         Attack::MadeUpGrants,
         Attack::EndlessGrants,
         Attack::Fetches,
@@ -56,6 +59,7 @@ impl Attack {
         Attack::OtherStores,
         Attack::Borrowed,
         Attack::HalfRequests,
+        Attack::MadeUpHolders,
     ];
 
     /// Its name in results and configurations.
@@ -75,6 +79,7 @@ impl Attack {
             Attack::OtherStores => "other_stores",
             Attack::Borrowed => "borrowed",
             Attack::HalfRequests => "half_requests",
+            Attack::MadeUpHolders => "made_up_holders",
         }
     }
 }

@@ -1,9 +1,14 @@
 //! What a tenant with a valid secret can send that no honest client does. Every packet is
 //! well-formed and rightly signed.
 
+use std::collections::VecDeque;
+
 use rand::RngExt;
 use seed::SeededRng;
-use wire::{Epoch, Flags, Header, KeyHash, Op, PART, PART_BYTES, Packet, Secret, store_node};
+use wire::{
+    Epoch, Flags, Header, HolderProof, KeyHash, NodeId, Op, PART, PART_BYTES, Packet, Secret,
+    Status, store_node,
+};
 
 use super::{Attack, alike::Alike};
 use crate::{
@@ -29,6 +34,24 @@ const READS: u64 = 31;
 /// In the place of a version, in the read of a part: that of whatever the key holds.
 const ANY_VERSION: u64 = u64::MAX;
 
+/// Holders that have been answered, and go on from there, at most.
+const HOLDERS: usize = 1024;
+
+/// A holder that is made up, as far as a store has let it come.
+struct MadeUpHolder {
+    client: u64,
+    /// The number that the store has given it; 0: none yet.
+    number: NodeId,
+    proof: HolderProof,
+}
+
+impl MadeUpHolder {
+    /// The store that a client asks: which one its number says.
+    fn store_of(client: u64) -> usize {
+        (client & 0xff) as usize
+    }
+}
+
 /// One packet of an attack.
 pub(crate) struct Hostile {
     pub attack: Attack,
@@ -53,6 +76,7 @@ pub(crate) struct Attacks {
     alike: Alike,
     /// Of the stores, and of keys that are lent, by their place among those.
     lives: Lives,
+    holders: VecDeque<MadeUpHolder>,
 }
 
 /// What all packets of one turn have in common.
@@ -133,6 +157,7 @@ impl Attacks {
             request: (1 + place as u64) << 40,
             alike: Alike::new(tenant, made_up * MADE_UP),
             lives: Lives::new(stores),
+            holders: VecDeque::new(),
         }
     }
 
@@ -192,12 +217,22 @@ impl Attacks {
                 let key = turn.made_up(number);
                 vec![Hostile { value_len: 64, ..turn.packet(Op::DisciplineRequest, key) }]
             }
+            Attack::MadeUpHolders => vec![self.made_up_holder(&turn, rng)],
         }
     }
 
     /// Takes note of what an answer to an attack says of the lives of keys that are lent: a write
-    /// that names none of them is answered by no switch.
+    /// that names none of them is answered by no switch. And of what a store says to holders.
     pub fn hear(&mut self, tenant: &Tenant, answer: &Packet) {
+        let header = &answer.header;
+        let goes_on = matches!(header.status, Status::Ok | Status::TryAgain);
+        if header.op == Op::HolderLeaseReply && goes_on && self.holders.len() < HOLDERS {
+            self.holders.push_back(MadeUpHolder {
+                client: header.client,
+                number: header.epoch.switch(),
+                proof: HolderProof::from_hash(header.key_hash),
+            });
+        }
         let is_write = answer.header.op == Op::WriteReply;
         let place = self.alike.place_of_lent(answer.key).filter(|_| is_write);
         if let Some(place) = place {
@@ -235,6 +270,38 @@ impl Attacks {
         let mut read = turn.packet(Op::ReadRequest, key);
         read.header.node = store_node(other).unwrap_or_default();
         Hostile { to: Some(other), ..read }
+    }
+
+    /// Every third time another one begins; else one that was answered asks again with the token
+    /// that it was given, or fetches a grant. What it is granted nobody writes, so that its silence
+    /// is not noticed.
+    fn made_up_holder(&mut self, turn: &Turn<'_>, rng: &mut SeededRng) -> Hostile {
+        let goes_on = !turn.number.is_multiple_of(3);
+        let holder = goes_on.then(|| self.holders.pop_front()).flatten();
+        let holder = holder.unwrap_or_else(|| {
+            let store = turn.number as usize % self.stores.min(0x100);
+            let client = rng.random::<u64>() << 8 | store as u64;
+            MadeUpHolder { client, number: 0, proof: HolderProof::default() }
+        });
+        let keys = turn.tenant.keys.len() as u64;
+        let unwritten = keys.saturating_sub(WRITTEN).max(1);
+        let key = turn.tenant.keys.any(keys - 1 - turn.number % unwritten);
+        let mut packet = match holder.number {
+            0 => turn.packet(Op::HolderLeaseRequest, key),
+            _ => turn.packet(Op::HolderFetch, key),
+        };
+        packet.header.client = holder.client;
+        packet.header.epoch = Epoch::new(holder.number, 0);
+        if holder.number == 0 {
+            packet.header.version = turn.request;
+            packet.header.key_hash = holder.proof.to_hash();
+            packet.header.key_len = 0;
+        } else {
+            packet.header.request = holder.proof.token;
+            packet.header.epoch = Epoch::new(holder.number, turn.request);
+            packet.header.flags = Flags::GRANT;
+        }
+        Hostile { to: Some(MadeUpHolder::store_of(holder.client)), ..packet }
     }
 
     fn borrowed(&self, turn: &Turn<'_>, rng: &mut SeededRng) -> Hostile {
@@ -300,7 +367,8 @@ impl Hostile {
     pub fn write(&self, tenant: &Tenant, to: &mut Vec<u8>) {
         to.clear();
         let value = vec![0x5a; self.value_len];
-        let packet = Packet::new(self.header, &self.key.bytes, &value);
+        let key = if self.header.op.has_key() { &self.key.bytes[..] } else { &[] };
+        let packet = Packet::new(self.header, key, &value);
         packet.encode(&tenant.secret, to).expect("its lengths fit");
         to.resize(to.len() + self.padding, 0);
     }
@@ -356,9 +424,11 @@ mod tests {
                 of.sent += 1;
                 of.stamped += usize::from(header.epoch.switch() > 0);
                 of.written += usize::from(header.op == Op::WriteRequest);
-                of.misnamed += usize::from(header.key_hash != tenant_hash(packet.key));
-                of.elsewhere +=
-                    usize::from(hostile.store(&tenant) != tenant.store_of(&hostile.key));
+                if header.op.has_key() {
+                    of.misnamed += usize::from(header.key_hash != tenant_hash(packet.key));
+                    of.elsewhere +=
+                        usize::from(hostile.store(&tenant) != tenant.store_of(&hostile.key));
+                }
                 of.keys.insert(packet.key.to_vec());
                 of.clients.insert(header.client);
             }
@@ -389,7 +459,7 @@ mod tests {
         for (attack, keys) in [(Attack::ReadTwice, TURNS), (Attack::HalfRequests, TURNS)] {
             assert_eq!(seen[&attack].keys.len(), keys, "{attack:?}");
         }
-        for attack in [Attack::MadeUpClients, Attack::Borrowed] {
+        for attack in [Attack::MadeUpClients, Attack::Borrowed, Attack::MadeUpHolders] {
             assert_eq!(seen[&attack].clients.len(), TURNS, "{attack:?}");
         }
         let alike = [Attack::OneBucket, Attack::AllParts, Attack::Borrowed];
@@ -420,6 +490,36 @@ mod tests {
         let named = lives.iter().filter(|write| write.header.life == 90);
         let named: Vec<_> = named.map(|write| write.key.bytes).collect();
         assert_eq!(named, [first.key.bytes], "it is the life of one key");
+    }
+
+    #[test]
+    fn a_made_up_holder_does_what_a_store_asks_of_one() {
+        let tenant = tenant();
+        let mut attacks = Attacks::new(&tenant, 0, 2, 3, Some(Attack::MadeUpHolders));
+        let mut rng = seed::rng(1, "hostile");
+        let mut next = |attacks: &mut Attacks| attacks.next(&tenant, 5, &mut rng).pop().unwrap();
+        let first = next(&mut attacks);
+        assert_eq!(first.header.op, Op::HolderLeaseRequest);
+        let mut answer = |attacks: &mut Attacks, status, number, token, term| {
+            let header = Header {
+                status,
+                epoch: Epoch::new(number, 0),
+                key_hash: HolderProof { token, term }.to_hash(),
+                ..Header { op: Op::HolderLeaseReply, ..first.header }
+            };
+            attacks.hear(&tenant, &Packet::new(header, &[], &[]));
+            next(attacks)
+        };
+        let again = answer(&mut attacks, Status::TryAgain, 0, 71, 0);
+        let proof = HolderProof::from_hash(again.header.key_hash);
+        assert_eq!((again.header.op, proof.token), (Op::HolderLeaseRequest, 71));
+        let fetch = answer(&mut attacks, Status::Ok, 0xc001, 72, 9);
+        assert_eq!((fetch.header.op, fetch.header.request), (Op::HolderFetch, 72));
+        assert_eq!(fetch.header.epoch.switch(), 0xc001);
+        for packet in [&again, &fetch] {
+            assert_eq!(packet.header.client, first.header.client);
+            assert_eq!(packet.store(&tenant), first.store(&tenant));
+        }
     }
 
     fn tenant_hash(key: &[u8]) -> KeyHash {
