@@ -283,9 +283,13 @@ impl Attacks {
             let client = rng.random::<u64>() << 8 | store as u64;
             MadeUpHolder { client, number: 0, proof: HolderProof::default() }
         });
+        let store = MadeUpHolder::store_of(holder.client);
         let keys = turn.tenant.keys.len() as u64;
         let unwritten = keys.saturating_sub(WRITTEN).max(1);
-        let key = turn.tenant.keys.any(keys - 1 - turn.number % unwritten);
+        let mut all = (0..unwritten)
+            .map(|at| turn.tenant.keys.any(keys - 1 - (turn.number + at) % unwritten));
+        let its = all.find(|key| turn.tenant.store_of(key) == store);
+        let key = its.unwrap_or_else(|| turn.tenant.keys.any(0));
         let mut packet = match holder.number {
             0 => turn.packet(Op::HolderLeaseRequest, key),
             _ => turn.packet(Op::HolderFetch, key),
@@ -301,7 +305,7 @@ impl Attacks {
             packet.header.epoch = Epoch::new(holder.number, turn.request);
             packet.header.flags = Flags::GRANT;
         }
-        Hostile { to: Some(MadeUpHolder::store_of(holder.client)), ..packet }
+        Hostile { to: Some(store), ..packet }
     }
 
     fn borrowed(&self, turn: &Turn<'_>, rng: &mut SeededRng) -> Hostile {
