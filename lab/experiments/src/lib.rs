@@ -50,6 +50,7 @@ mod fill;
 mod idle;
 mod kind;
 mod large_values;
+mod loopback;
 mod many_cores;
 mod near;
 mod options;
@@ -57,6 +58,7 @@ mod outside_writes;
 mod paper;
 pub mod params;
 mod parts;
+mod placement;
 pub mod plot;
 pub mod recovery;
 mod report;
@@ -109,6 +111,12 @@ pub const EVICTION: Definition = Definition {
 pub const CLUSTER_MOVES: Definition = Definition {
     toml: include_str!("cluster_moves/cluster_moves.toml"),
     kind: &Kind::of::<cluster_moves::ClusterMoves>("cluster-moves"),
+};
+
+/// Where keys of existing clusters lie.
+pub const PLACEMENT: Definition = Definition {
+    toml: include_str!("placement/placement.toml"),
+    kind: &Kind::of::<placement::Placement>("placement"),
 };
 
 /// Values longer than a packet, by each way that leads to them.

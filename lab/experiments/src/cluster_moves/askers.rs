@@ -7,7 +7,10 @@ use client::{Client, Error};
 use wire::{Cluster, TENANT_OPEN};
 
 use super::nodes::number_in;
-use crate::resp::{Connection, Server};
+use crate::{
+    loopback::address,
+    resp::{Connection, Server},
+};
 
 /// How long a client waits for an answer.
 const WITHIN: Duration = Duration::from_secs(1);
@@ -186,7 +189,7 @@ impl Asker for ClusterClient {
             let connection = match self.connection.take() {
                 Some(connection) => connection,
                 None => {
-                    let server = Server::Tcp(super::nodes::address(self.at));
+                    let server = Server::Tcp(address(self.at));
                     let Ok(connection) = Connection::within(&server, WITHIN) else {
                         self.loses();
                         return Ok(Outcome::NotDone);

@@ -12,15 +12,14 @@ mod nodes;
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
+    path::Path,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
 };
 
 use anyhow::{Context, ensure};
 use history::{Effect, Need, Operation, now_ns};
-use lab::{interrupt, port, process};
+use lab::{interrupt, port};
 use rand::{RngExt, seq::IndexedRandom};
 use seed::rng;
 use serde::{Deserialize, Serialize};
@@ -31,9 +30,14 @@ use wire::{Cluster, cluster_slot};
 use self::{
     askers::{Asker, ClusterClient, GatewayClient, Outcome, PacketClient},
     losses::{Cut, KeyVerdict, LAST_READER, judge},
-    nodes::{Failure, Nodes, Process, SHARDS, connect},
+    nodes::{Failure, Nodes, SHARDS, connect},
 };
-use crate::{Measure, Options, Report, Run, params::positive, resp::info_of_gateway};
+use crate::{
+    Measure, Options, Report, Run,
+    loopback::{Directory, Process, address, printed},
+    params::positive,
+    resp::info_of_gateway,
+};
 
 /// How long a process may take to be ready.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -434,25 +438,14 @@ struct Stage {
     _directory: Directory,
 }
 
-struct Directory(PathBuf);
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 impl Stage {
     fn build(run: &Run<'_>) -> anyhow::Result<Stage> {
         run.progress.say("a Redis Cluster");
-        let path =
-            std::env::temp_dir().join(format!("shortstop-{}-{}", run.name, std::process::id()));
-        std::fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
-        let directory = Directory(path);
+        let directory = Directory::of_run(run.name)?;
         let nodes = Nodes::start(&directory.0)?;
         let (cluster, mut processes) = stores(&nodes, &directory.0)?;
-        let gateway = nodes::address(port::free());
-        processes.push(launch(
+        let gateway = address(port::free());
+        processes.push(Process::of_product(
             &directory.0,
             &["gateway", "--cluster", "cluster.toml", "--listen", &gateway.to_string()],
         )?);
@@ -506,36 +499,17 @@ impl Stage {
 fn stores(nodes: &Nodes, directory: &Path) -> anyhow::Result<(Cluster, Vec<Process>)> {
     let listen: Vec<String> = (0..SHARDS).map(|_| format!("127.0.0.1:{}", port::free())).collect();
     let node = format!("redis://127.0.0.1:{}", nodes.ports()[0]);
-    let output = Command::new(process::product()?)
-        .args(["cluster", "import", &node, "--store", &listen.join(",")])
-        .output()?;
-    ensure!(
-        output.status.success(),
-        "shortstop cluster import: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let mut text = String::from_utf8(output.stdout)?;
+    let mut text = printed(&["cluster", "import", &node, "--store", &listen.join(",")])?;
     // RESP ports that nobody else has.
     for usual in 6390..6390 + SHARDS {
         text = text.replace(&format!(":{usual}"), &format!(":{}", port::free()));
     }
     std::fs::write(directory.join("cluster.toml"), &text)?;
     let lines = text.lines().filter_map(|line| line.strip_prefix("#   shortstop "));
-    let processes: anyhow::Result<Vec<Process>> =
-        lines.map(|line| launch(directory, &line.split(' ').collect::<Vec<_>>())).collect();
+    let processes: anyhow::Result<Vec<Process>> = lines
+        .map(|line| Process::of_product(directory, &line.split(' ').collect::<Vec<_>>()))
+        .collect();
     let processes = processes?;
     ensure!(processes.len() == SHARDS, "{} stores of {SHARDS} shards", processes.len());
     Ok((Cluster::parse(&text)?, processes))
-}
-
-fn launch(directory: &Path, words: &[&str]) -> anyhow::Result<Process> {
-    let log = std::fs::File::create(directory.join(format!("{}-{}.log", words[0], port::free())))?;
-    let child = Command::new(process::product()?)
-        .args(words)
-        .current_dir(directory)
-        .stdin(Stdio::null())
-        .stdout(log.try_clone()?)
-        .stderr(log)
-        .spawn()?;
-    Ok(Process(child))
 }

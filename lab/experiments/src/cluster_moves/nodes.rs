@@ -3,40 +3,24 @@
 
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::Duration,
 };
 
 use anyhow::{Context, bail, ensure};
-use lab::{interrupt::wait_for, port, process::ProcessId};
+use lab::{interrupt::wait_for, port};
 
-use crate::resp::{Connection, Server};
+use crate::{
+    loopback::{Process, address},
+    resp::{Connection, Server},
+};
 
 /// How long a cluster may take for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// After so long without a word a node has failed, for the others.
 const NODE_TIMEOUT_MS: &str = "1000";
 pub(super) const SHARDS: usize = 3;
-
-/// Processes that end with the run, however it ends.
-pub(super) struct Process(pub Child);
-
-impl Process {
-    pub fn signal(&self, signal: i32) {
-        if let Some(process) = ProcessId::of(self.0.id() as i32) {
-            process.signal(signal);
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// What one node says of another.
 #[derive(Clone, Debug)]
@@ -54,10 +38,6 @@ impl NodeLine {
     pub fn has(&self, slot: u32) -> bool {
         self.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot))
     }
-}
-
-pub(super) fn address(port: u16) -> SocketAddr {
-    ([127, 0, 0, 1], port).into()
 }
 
 pub(super) fn connect(port: u16) -> anyhow::Result<Connection> {
@@ -137,23 +117,16 @@ impl Nodes {
         let directory = self.directory.join(port.to_string());
         std::fs::create_dir_all(&directory)?;
         let bus = self.buses.get(&port).context("a port of a node")?;
-        let child = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--cluster-port", &bus.to_string()])
-            .args(["--bind", "127.0.0.1", "--save", "", "--repl-diskless-sync-delay", "0"])
-            .args(["--cluster-enabled", "yes", "--cluster-node-timeout", NODE_TIMEOUT_MS])
-            // The other shards go on, and a replica can be asked what it has.
-            .args(["--cluster-require-full-coverage", "no"])
-            .arg("--dir")
-            .arg(&directory)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("redis-server is needed (Debian: redis-server)")?;
-        self.processes.insert(port, Process(child));
-        let process = self.processes.get_mut(&port).context("a process that was started")?;
-        let lives = || matches!(process.0.try_wait(), Ok(None));
-        ensure!(port::listens(port, PATIENCE, lives), "redis-server does not listen at {port}");
+        let (text, bus, path) =
+            (port.to_string(), bus.to_string(), directory.display().to_string());
+        let place =
+            ["--port", &text, "--cluster-port", &bus, "--bind", "127.0.0.1", "--dir", &path];
+        let replicas = ["--save", "", "--repl-diskless-sync-delay", "0"];
+        let cluster = ["--cluster-enabled", "yes", "--cluster-node-timeout", NODE_TIMEOUT_MS];
+        // The other shards go on, and a replica can be asked what it has.
+        let others = ["--cluster-require-full-coverage", "no"];
+        let words = [&place[..], &replicas, &cluster, &others].concat();
+        self.processes.insert(port, Process::server("redis-server", &words, port)?);
         Ok(())
     }
 
