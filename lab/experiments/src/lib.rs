@@ -126,8 +126,10 @@ pub const LARGE_VALUES: Definition = Definition {
 };
 
 /// Copies of hot keys in the gateways beside applications, and what else keeps keys near.
-pub const NEAR: Definition =
-    Definition { toml: include_str!("near/near.toml"), kind: &Kind::of::<near::Near>("near") };
+pub const NEAR: Definition = Definition {
+    toml: include_str!("near/near.toml"),
+    kind: &Kind::of::<near::NearCopies>("near"),
+};
 
 /// Whether clients can tell the copies from one value while everything goes wrong.
 pub const COHERENCE: Definition = Definition {

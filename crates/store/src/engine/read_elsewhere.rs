@@ -1,5 +1,5 @@
-//! Reads that switches, other stores and holders answer from copies. The backend sees nothing of them: what
-//! is read most would seem idle to it, and be evicted first. So it is told.
+//! Reads that switches, other stores and holders answer from copies. The backend sees nothing of
+//! them: what is read most would seem idle to it, and be evicted first. So it is told.
 //!
 //! In: how often keys were read, from switches and holders ([`wire::Op::ReadCounts`]). Out:
 //! [`Backend::mark_read`](crate::backend::Backend::mark_read).

@@ -18,14 +18,14 @@ use hosts::Hosts;
 /// Parameters of copies in gateways.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Near {
+pub struct NearCopies {
     /// What runs in namespaces.
     hosts: Hosts,
     /// What is simulated.
     fleet: Fleet,
 }
 
-impl Measure for Near {
+impl Measure for NearCopies {
     fn check(&self) -> anyhow::Result<()> {
         self.hosts.check()?;
         self.fleet.check()

@@ -4,8 +4,8 @@
 //! A copy costs a fetch, a grant, an invalidation and its acknowledgement, and it delays a write.
 //! Where copies answer few reads before they are called back, the key is granted to nobody for a
 //! while, which is twice as long each time. What is called back meanwhile was granted before, so it
-//! counts no more: a write calls a thousand copies back as one. The table is of a fixed size: two keys of one place
-//! are taken for one, and share its pause.
+//! counts no more: a write calls a thousand copies back as one. The table is of a fixed size: two
+//! keys of one place are taken for one, and share its pause.
 
 use wire::mixed;
 

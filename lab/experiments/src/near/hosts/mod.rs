@@ -33,7 +33,7 @@ use wire::{Secret, TENANT_OPEN};
 use self::{
     rack::Rack,
     rivals::{Invalidations, NearCache},
-    worker::{Mix, Near, Pace, Seen, Servers, Worker},
+    worker::{ApplicationCache, Mix, Observations, Pace, Servers, Worker},
 };
 use crate::{
     Report, Run,
@@ -47,8 +47,8 @@ const TTL: Duration = Duration::from_millis(100);
 /// Of the throughput directly, what both are given for the time that a read takes.
 const EQUAL_LOAD: f64 = 0.5;
 
-/// Writes, Zipf's exponent and the length of values that the gain is told of, and the writes at which
-/// a gateway is to be no loss.
+/// Writes, Zipf's exponent and the length of values that the gain is told of, and the writes at
+/// which a gateway is to be no loss.
 const USUAL: (f64, f64, usize) = (0.05, 0.99, 64);
 const MANY_WRITES: f64 = 0.2;
 
@@ -278,7 +278,7 @@ impl Bench<'_> {
         point: Point,
         replicas: &[SocketAddr],
         pace: Pace,
-    ) -> anyhow::Result<Seen> {
+    ) -> anyhow::Result<Observations> {
         let addresses = self.rack.servers()?;
         let servers = match way {
             Way::Gateway => Servers {
@@ -330,7 +330,7 @@ impl Bench<'_> {
                     working.push(scope.spawn(work));
                 }
             }
-            let mut all = Seen::default();
+            let mut all = Observations::default();
             let mut failed = None;
             for one in working {
                 match one.join() {
@@ -393,19 +393,19 @@ fn keep_near(
     way: Way,
     place: &str,
     servers: &[SocketAddr],
-) -> anyhow::Result<(Option<Near>, Vec<Invalidations>)> {
+) -> anyhow::Result<(Option<ApplicationCache>, Vec<Invalidations>)> {
     let cache = Arc::new(NearCache::default());
     match way {
         Way::Direct | Way::Gateway | Way::Replica => Ok((None, vec![])),
         Way::Ttl => {
             let for_ns = TTL.as_nanos() as u64;
-            Ok((Some(Near { cache, for_ns, told_by: vec![] }), vec![]))
+            Ok((Some(ApplicationCache { cache, for_ns, told_by: vec![] }), vec![]))
         }
         Way::Tracking => namespace::within(place, || {
             let all: Vec<Invalidations> =
                 servers.iter().map(|at| Invalidations::of(*at)).collect::<Result<_, _>>()?;
             let told_by = all.iter().map(|one| one.id.clone()).collect();
-            Ok((Some(Near { cache, for_ns: u64::MAX, told_by }), all))
+            Ok((Some(ApplicationCache { cache, for_ns: u64::MAX, told_by }), all))
         }),
     }
 }

@@ -252,8 +252,8 @@ impl Rack {
         self.stop_stores()
     }
 
-    /// Starts a replica of each server's Redis, on a machine of its own with as much of a processor,
-    /// and waits until it has all keys. Where they are.
+    /// Starts a replica of each server's Redis, on a machine of its own with as much of a
+    /// processor, and waits until it has all keys. Where they are.
     pub fn start_replicas(&mut self) -> anyhow::Result<Vec<SocketAddr>> {
         let mut replicas = vec![];
         for (number, server) in (1..).zip(self.servers.clone()) {

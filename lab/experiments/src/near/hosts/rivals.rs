@@ -22,7 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What is kept of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
+enum CachedKey {
     /// It is being read: what comes is kept unless it was invalidated meanwhile.
     Asked(u64),
     /// This value, until a time.
@@ -32,11 +32,11 @@ enum Kept {
 /// A cache of one host.
 #[derive(Default)]
 pub(super) struct NearCache {
-    kept: Mutex<HashMap<u32, Kept>>,
+    kept: Mutex<HashMap<u32, CachedKey>>,
 }
 
 impl NearCache {
-    fn locked(&self) -> MutexGuard<'_, HashMap<u32, Kept>> {
+    fn locked(&self) -> MutexGuard<'_, HashMap<u32, CachedKey>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -45,9 +45,9 @@ impl NearCache {
     pub fn read(&self, key: u32, ask: u64, now_ns: u64) -> Option<u64> {
         let mut kept = self.locked();
         match kept.get(&key) {
-            Some(Kept::Value { number, until_ns }) if now_ns < *until_ns => Some(*number),
+            Some(CachedKey::Value { number, until_ns }) if now_ns < *until_ns => Some(*number),
             _ => {
-                kept.insert(key, Kept::Asked(ask));
+                kept.insert(key, CachedKey::Asked(ask));
                 None
             }
         }
@@ -57,8 +57,8 @@ impl NearCache {
     /// for it since, or the key was invalidated.
     pub fn put(&self, key: u32, ask: u64, number: u64, until_ns: u64) {
         let mut kept = self.locked();
-        if kept.get(&key) == Some(&Kept::Asked(ask)) {
-            kept.insert(key, Kept::Value { number, until_ns });
+        if kept.get(&key) == Some(&CachedKey::Asked(ask)) {
+            kept.insert(key, CachedKey::Value { number, until_ns });
         }
     }
 

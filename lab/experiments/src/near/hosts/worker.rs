@@ -37,7 +37,7 @@ pub(super) enum Pace {
 
 /// What an application keeps by itself.
 #[derive(Clone)]
-pub(super) struct Near {
+pub(super) struct ApplicationCache {
     pub cache: Arc<NearCache>,
     /// For how long a value is kept.
     pub for_ns: u64,
@@ -58,7 +58,7 @@ pub(super) struct Servers {
 
 /// What came of one connection's commands.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Observations {
     pub operations: Vec<Operation>,
     /// How long commands took in the measured time, in nanoseconds.
     pub took_ns: Vec<u64>,
@@ -71,8 +71,8 @@ pub(super) struct Seen {
     pub near: u64,
 }
 
-impl Seen {
-    pub fn add(&mut self, other: Seen) {
+impl Observations {
+    pub fn add(&mut self, other: Observations) {
         self.operations.extend(other.operations);
         self.took_ns.extend(other.took_ns);
         self.done += other.done;
@@ -97,7 +97,7 @@ pub(super) struct Worker {
     /// One to each server, then one to each replica.
     lanes: Vec<Lane<UnderWay>>,
     servers: Servers,
-    near: Option<Near>,
+    near: Option<ApplicationCache>,
     mix: Mix,
     reads: Ranks,
     writes: Ranks,
@@ -107,7 +107,7 @@ pub(super) struct Worker {
     asked: u64,
     names: Vec<String>,
     measured: [u64; 2],
-    seen: Seen,
+    seen: Observations,
 }
 
 impl Worker {
@@ -115,7 +115,7 @@ impl Worker {
     pub fn new(
         number: u32,
         servers: Servers,
-        near: Option<Near>,
+        near: Option<ApplicationCache>,
         mix: Mix,
         seed: u64,
     ) -> anyhow::Result<Worker> {
@@ -145,13 +145,13 @@ impl Worker {
             asked: 0,
             names: (0..mix.keys).map(key_name).collect(),
             measured: [0, 0],
-            seen: Seen::default(),
+            seen: Observations::default(),
             mix,
         })
     }
 
     /// Writes these keys, each once.
-    pub fn fill(mut self, keys: impl Iterator<Item = u32>) -> anyhow::Result<Seen> {
+    pub fn fill(mut self, keys: impl Iterator<Item = u32>) -> anyhow::Result<Observations> {
         self.measured = [0, u64::MAX];
         for (at, key) in keys.enumerate() {
             self.write(key, now_ns())?;
@@ -164,7 +164,12 @@ impl Worker {
     }
 
     /// Asks, at first for a while that is not measured.
-    pub fn run(mut self, pace: Pace, warm: Duration, time: Duration) -> anyhow::Result<Seen> {
+    pub fn run(
+        mut self,
+        pace: Pace,
+        warm: Duration,
+        time: Duration,
+    ) -> anyhow::Result<Observations> {
         let begun_ns = now_ns();
         let from_ns = begun_ns + warm.as_nanos() as u64;
         let to_ns = from_ns + time.as_nanos() as u64;
