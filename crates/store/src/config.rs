@@ -38,13 +38,15 @@ impl FromStr for BackendConfig {
     fn from_str(text: &str) -> Result<BackendConfig, String> {
         match text.split_once("://") {
             None if text == "embedded" => Ok(BackendConfig::Embedded),
-            Some(("redis" | "rediss" | "redis+unix", _)) => Ok(BackendConfig::Redis(text.into())),
+            Some(("redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel", _)) => {
+                Ok(BackendConfig::Redis(text.into()))
+            }
             Some(("memcached", server)) if server.contains(':') => {
                 Ok(BackendConfig::Memcached(server.trim_end_matches('/').into()))
             }
             _ => Err(format!(
-                "backend {text:?}: expected embedded, redis[s]://HOST:PORT[/DB], redis+unix:///PATH or \
-                 memcached://HOST:PORT"
+                "backend {text:?}: expected embedded, redis[s]://HOST:PORT[/DB], redis+unix:///PATH, \
+                 redis[s]+sentinel://HOST:PORT,HOST:PORT/NAME or memcached://HOST:PORT"
             )),
         }
     }

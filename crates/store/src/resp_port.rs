@@ -9,6 +9,7 @@
 mod answers;
 mod connection;
 mod detour;
+mod greeting;
 mod handshakes;
 mod holding;
 pub mod session;

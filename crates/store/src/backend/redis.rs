@@ -37,6 +37,7 @@ mod follow;
 mod link;
 mod other_nodes;
 mod role;
+mod sentinel;
 mod sessions;
 mod upstream;
 
@@ -67,8 +68,10 @@ pub(crate) use follow::{Redirect, is_elsewhere, put_off};
 use link::{Contact, Link};
 use other_nodes::OtherNodes;
 use role::{Role, role_of};
+use sentinel::{Sentinels, address_of_sentinels};
 use sessions::FormerSessions;
 pub(crate) use sessions::Session;
+use upstream::MasterPlace;
 pub(crate) use upstream::Upstream;
 
 /// Other nodes of a Redis Cluster to which a command is sent on, each by the one before.
@@ -97,10 +100,20 @@ pub(crate) async fn connect(
     slots: Option<Vec<(u32, u32)>>,
 ) -> anyhow::Result<(Box<dyn Backend>, UnboundedReceiver<Completion>, Upstream)> {
     let (completions, done) = tokio::sync::mpsc::unbounded_channel();
-    let (is_secure, plain) = plain_urls(url)?;
-    let given = addresses(&plain, password)
-        .map_err(|error| anyhow!("the address of the Redis server: {error}"))?;
-    let dial = Dial { connector: is_secure.then(|| connector.clone()), within };
+    let dial = |is_secure: bool| Dial { connector: is_secure.then(|| connector.clone()), within };
+    let (given, dial, sentinels) = match address_of_sentinels(url) {
+        Some((rest, is_secure)) => {
+            let dial = dial(is_secure);
+            let sentinels = Sentinels::new(rest, password, dial.clone())?;
+            (vec![sentinels.anywhere()], dial, Some(sentinels))
+        }
+        None => {
+            let (is_secure, plain) = plain_urls(url)?;
+            let given = addresses(&plain, password)
+                .map_err(|error| anyhow!("the address of the Redis server: {error}"))?;
+            (given, dial(is_secure), None)
+        }
+    };
     let (told, watch) = match outside_writes {
         OutsideWrites::Track => (Some(completions.clone()), Watch::Tracked),
         OutsideWrites::Ignore => (None, Watch::Unneeded),
@@ -111,6 +124,11 @@ pub(crate) async fn connect(
         health.can_mark(MARKS);
     }
     let mut redis = Redis::new(given.clone(), told, dial.clone(), health.clone());
+    anyhow::ensure!(
+        slots.is_none() || sentinels.is_none(),
+        "--backend: a Redis Cluster has no Sentinels: expected redis://NODE of one of its nodes"
+    );
+    redis.sentinels = sentinels;
     redis.follower = slots.map(|own| Follower::new(given, dial.clone(), own));
     let masters = redis.follower.as_ref().map(Follower::masters);
     let is_tracked = outside_writes == OutsideWrites::Track;
@@ -168,7 +186,7 @@ struct Redis {
     /// Where it was last.
     at: ConnectionInfo,
     /// The same, for connections that are not the store's own.
-    master: watch::Sender<ConnectionInfo>,
+    master: watch::Sender<MasterPlace>,
     /// Where Redis's messages go, if outside writes are tracked.
     told: Option<Completions>,
     /// Whether they were, when that was told last.
@@ -185,6 +203,8 @@ struct Redis {
     former: FormerSessions,
     /// Says where the master is, if it is a node of a Redis Cluster.
     follower: Option<Follower>,
+    /// They say where the master is, if it was so asked for.
+    sentinels: Option<Sentinels>,
     /// That cluster's other nodes.
     other_nodes: OtherNodes,
 }
@@ -198,7 +218,7 @@ impl Redis {
     ) -> Redis {
         Redis {
             at: given[0].clone(),
-            master: watch::Sender::new(given[0].clone()),
+            master: watch::Sender::new(MasterPlace { info: given[0].clone(), was_left: false }),
             given,
             told,
             watch: Watch::Tracked,
@@ -212,20 +232,25 @@ impl Redis {
             eviction: Eviction::default(),
             former: FormerSessions::default(),
             follower: None,
+            sentinels: None,
         }
     }
 
     /// Connects to the master: where it was last, where it may be, or where a replica says
     /// that it is.
     async fn find(&mut self) -> anyhow::Result<Link> {
-        if let Some(follower) = &mut self.follower {
-            let info = follower.master().await?;
+        let named = match (&mut self.follower, &mut self.sentinels) {
+            (Some(follower), _) => Some(follower.master().await?),
+            (None, Some(sentinels)) => Some(sentinels.master().await.context("the Sentinels")?),
+            (None, None) => None,
+        };
+        if let Some(info) = named {
             return match link::open(&info, self.told.as_ref(), &self.dial).await? {
                 Contact::Master(link) => {
                     self.is_at(info);
                     Ok(link)
                 }
-                // The map is older than that: it is read again.
+                // What named it is older than that: it is asked again.
                 Contact::ReplicaOf(master) => {
                     Err(anyhow!("Redis at {} is a replica of {master}", info.addr()))
                 }
@@ -257,11 +282,17 @@ impl Redis {
         Err(anyhow!(failed.join("; ")))
     }
 
+    /// Another Redis is the master, for this reason: clients ask this one nothing any more either.
+    fn leaves(&mut self, why: String) {
+        self.over.get_or_insert(why);
+        self.master.send_modify(|place| place.was_left = true);
+    }
+
     /// The master is there.
     fn is_at(&mut self, info: ConnectionInfo) {
-        self.master.send_if_modified(|at| {
-            let moved = at.addr() != info.addr();
-            *at = info.clone();
+        self.master.send_if_modified(|place| {
+            let moved = place.info.addr() != info.addr() || place.was_left;
+            *place = MasterPlace { info: info.clone(), was_left: false };
             moved
         });
         self.at = info;
@@ -270,6 +301,12 @@ impl Redis {
     /// What a node of a Redis Cluster says of slots that it does not have is for the store, not for
     /// its clients: it asks where they are.
     async fn follow(&mut self, commands: &[Command], outcomes: &mut [Outcome]) {
+        if let Some(sentinels) = &mut self.sentinels {
+            sentinels.doubts();
+            if let Some(why) = sentinels.moved_from(&self.at).await {
+                self.leaves(why);
+            }
+        }
         if self.follower.is_none() {
             return;
         }
@@ -295,12 +332,12 @@ impl Redis {
                 *refusal = Refusal::new(&put_off(refusal.words()));
             }
         }
-        if let Some(why) = follower.moved_from(&self.at).await {
-            self.over.get_or_insert(why);
+        let why = follower.moved_from(&self.at).await;
+        let has_lost = follower.take_lost();
+        if let Some(why) = why {
+            self.leaves(why);
         }
-        if follower.take_lost()
-            && let Some(told) = &self.told
-        {
+        if has_lost && let Some(told) = &self.told {
             let _ = told.send(Completion::Outside(OutsideEvent::Everything));
         }
         self.settle();

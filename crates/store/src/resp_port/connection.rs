@@ -35,7 +35,7 @@ use tokio::{
 
 use super::{
     PortState,
-    detour::{Arrival, Greeting, Leg, WHO, travel},
+    detour::{Arrival, Leg, WHO, travel},
     holding::Hold,
     session::{Movable, Session, Step},
 };
@@ -80,6 +80,8 @@ struct Detour {
     writes: bool,
     /// How many nodes it was sent to.
     redirects: usize,
+    /// As whom.
+    greeting: u64,
     travels: JoinHandle<Arrival>,
 }
 
@@ -137,10 +139,9 @@ pub(super) struct Connection {
     own: Vec<Value>,
     /// What Redis knows it as, where that was asked otherwise.
     session_there: Option<master::Session>,
-    /// What the client has said of itself.
-    greeting: Greeting,
-    /// Other nodes of the Redis Cluster that were asked something.
-    legs: HashMap<NodeAddress, Box<Leg>>,
+    /// Other nodes of the Redis Cluster that were asked something, and as whom: how often the
+    /// greeting had changed.
+    legs: HashMap<NodeAddress, (Box<Leg>, u64)>,
     detour: Option<Detour>,
     removal: Option<Removal>,
     /// The client sends nothing more; it still reads.
@@ -203,7 +204,6 @@ impl Connection {
             error: Vec::new(),
             own: Vec::new(),
             session_there: None,
-            greeting: Greeting::default(),
             legs: HashMap::new(),
             detour: None,
             removal: None,
@@ -271,8 +271,8 @@ impl Connection {
     /// Tells a new connection what there is to be told.
     fn introduces(&mut self) {
         let database = self.state.upstream.database();
-        self.to_master.extend_from_slice(&self.greeting.bytes());
-        (0..self.greeting.len()).for_each(|_| self.session.asks_own());
+        self.to_master.extend_from_slice(&self.session.greeting().bytes());
+        (0..self.session.greeting().len()).for_each(|_| self.session.asks_own());
         if database != 0 {
             self.to_master.extend_from_slice(format!("SELECT {database}\r\n").as_bytes());
             self.session.asks_own();
@@ -547,7 +547,8 @@ impl Connection {
                 }
                 Step::Send => {
                     let may_write = command.is_none_or(|command| command.has_flag("write"));
-                    self.session.keeps(may_write, is_cluster.then_some(request.bytes));
+                    let keeps = is_cluster || class == Some(Class::Connection);
+                    self.session.keeps(may_write, keeps.then_some(request.bytes));
                     match commands > 0 {
                         true => {
                             held.extend_from_slice(request.bytes);
@@ -565,9 +566,6 @@ impl Connection {
                     held.extend_from_slice(request.bytes);
                     commands += 1;
                 }
-            }
-            if let Some(command) = command {
-                self.greeting.hears(&command.name, request.bytes);
             }
             self.input.advance(len);
             if proves && self.named().is_none() && !self.session.is_in_multi() {
@@ -679,13 +677,16 @@ impl Connection {
         let words = error_words(error);
         let to = words.and_then(|words| master::Redirect::in_words(words, host));
         let Some(to) = to.filter(|_| redirects < REDIRECTS) else { return false };
-        let (upstream, greeting) = (self.state.upstream.clone(), self.greeting.clone());
+        let (upstream, greeting) = (self.state.upstream.clone(), self.session.greeting().clone());
         match self.session.movable() {
             Movable::Alone(kept) => {
-                let leg = self.legs.remove(&to.at);
+                let changes = self.session.greeting().changes();
+                let leg = self.legs.remove(&to.at).filter(|(_, as_whom)| *as_whom == changes);
+                let leg = leg.map(|(leg, _)| leg);
                 let travels = tokio::spawn(travel(upstream, leg, greeting, to.clone(), kept.bytes));
-                let redirects = redirects + 1;
-                self.detour = Some(Detour { to, writes: kept.writes, redirects, travels });
+                let (redirects, writes) = (redirects + 1, kept.writes);
+                let greeting = self.session.greeting().changes();
+                self.detour = Some(Detour { to, writes, redirects, greeting, travels });
             }
             Movable::Whole(before) if !to.asking => {
                 let at = to.at.clone();
@@ -706,10 +707,12 @@ impl Connection {
 
     /// A command has come back from another node.
     fn arrived(&mut self, arrival: Arrival) {
-        let Some(Detour { to, writes, redirects, .. }) = self.detour.take() else { return };
+        let Some(Detour { to, writes, redirects, greeting, .. }) = self.detour.take() else {
+            return;
+        };
         let answer = match arrival {
             Arrival::Answered(answer, leg) => {
-                self.legs.insert(to.at, leg);
+                self.legs.insert(to.at, (leg, greeting));
                 if self.is_sent_on(&answer, redirects) {
                     return;
                 }

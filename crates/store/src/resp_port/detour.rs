@@ -12,6 +12,7 @@ use tokio::{
     time::timeout,
 };
 
+use super::greeting::Greeting;
 use crate::{
     backend::redis::{Reader, Redirect, Session, Upstream, Writer},
     slot_map::NodeAddress,
@@ -149,36 +150,5 @@ pub(super) async fn travel(
     match answered {
         Ok(answer) => Arrival::Answered(answer, leg),
         Err(error) => Arrival::Lost(format!("the node at {}: {error:#}", to.at), leg.session),
-    }
-}
-
-/// What a client has said of itself: who it is, and the protocol that it speaks.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Greeting {
-    /// HELLO and AUTH, each as it was said last, in their order.
-    said: Vec<(&'static str, Bytes)>,
-}
-
-impl Greeting {
-    /// A command that was sent.
-    pub fn hears(&mut self, name: &str, command: &[u8]) {
-        let name = match name {
-            "hello" => "hello",
-            "auth" => "auth",
-            "reset" => return self.said.clear(),
-            _ => return,
-        };
-        self.said.retain(|(said, _)| *said != name);
-        self.said.push((name, Bytes::copy_from_slice(command)));
-    }
-
-    /// How many commands that is.
-    pub fn len(&self) -> usize {
-        self.said.len()
-    }
-
-    /// They.
-    pub fn bytes(&self) -> Vec<u8> {
-        self.said.iter().flat_map(|(_, command)| command.iter().copied()).collect()
     }
 }

@@ -7,7 +7,10 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use resp::{Class, Command, KeyWord, Reply, Words};
 
-use super::answers::{kind_of, last_number};
+use super::{
+    answers::{kind_of, last_number},
+    greeting::Greeting,
+};
 use crate::engine::HoldRequest;
 use holder::mutants::{Mutant, mutant};
 
@@ -165,6 +168,8 @@ pub struct Session {
     watches: bool,
     /// Redis was told something of this connection that cannot be told it again.
     is_tied: bool,
+    /// What can.
+    greeting: Greeting,
 }
 
 impl Session {
@@ -353,6 +358,11 @@ impl Session {
         last.kept = command.map(kept);
     }
 
+    /// What the client has said of itself.
+    pub fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
     /// Whether nothing is lost with the connection to Redis but answers: what was said on it can be
     /// said again on another.
     pub fn can_go_on(&self) -> bool {
@@ -387,7 +397,8 @@ impl Session {
                 _ => lines.extend_from_slice(format!("-{code}: {why}\r\n").as_bytes()),
             }
         }
-        *self = Session { is_resp3: self.is_resp3, ..Session::default() };
+        let greeting = std::mem::take(&mut self.greeting);
+        *self = Session { is_resp3: self.is_resp3, greeting, ..Session::default() };
         lines
     }
 
@@ -512,6 +523,7 @@ impl Session {
         self.bars -= usize::from(front.bars);
         let is_own = front.expected == ExpectedAnswer::Own;
         self.queues(&front, reply);
+        self.hears(&front, reply);
         self.answered(front.expected, reply);
         let is_wanted = !is_own && (reply.is_push() || !front.is_unwanted);
         Outcome { is_wanted, is_own, ends_hold: front.ends_hold }
@@ -542,6 +554,17 @@ impl Session {
                 !confirms
             }
             _ => reply.is_push(),
+        }
+    }
+
+    /// Remembers what Redis has taken of what the client says of itself.
+    fn hears(&mut self, command: &Unanswered, reply: Reply) {
+        let bytes = command.kept.as_ref().map(|kept| &kept.bytes).filter(|_| !reply.is_error());
+        match (&command.expected, bytes) {
+            (ExpectedAnswer::Auth, Some(bytes)) => self.greeting.hears("auth", bytes),
+            (ExpectedAnswer::Hello(_), Some(bytes)) => self.greeting.hears("hello", bytes),
+            (ExpectedAnswer::Reset, Some(_)) => self.greeting.is_reset(),
+            _ => {}
         }
     }
 

@@ -11,6 +11,7 @@ mod replicas;
 mod resp_port;
 mod restart;
 mod secured;
+mod sentinel;
 mod speed;
 mod support;
 mod tenants;

@@ -157,7 +157,9 @@ pub(super) async fn open(
             return Ok(Contact::ReplicaOf(ConnectionAddr::Tcp(host, port)));
         }
         (Role::Sentinel, _) => {
-            return Err(anyhow!("at {at} is a Sentinel: name the Redis itself in --backend"));
+            return Err(anyhow!(
+                "at {at} is a Sentinel: expected --backend redis+sentinel://{at}/NAME, with the master's name"
+            ));
         }
         // A Redis does not hang up on who says HELLO: it was about to go, or to come.
         (Role::Master, Some(error)) if error.is_connection_dropped() => {

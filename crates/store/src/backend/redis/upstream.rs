@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use redis::{
     AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Value, aio::MultiplexedConnection,
 };
@@ -24,10 +24,18 @@ use crate::slot_map::NodeAddress;
 /// From one attempt to have a connection ended to the next.
 const RETRY: Duration = Duration::from_millis(100);
 
+/// Where the master is, as the store knows.
+#[derive(Clone)]
+pub(super) struct MasterPlace {
+    pub info: ConnectionInfo,
+    /// Another one is the master by now, and is being looked for: nothing is to be asked here.
+    pub was_left: bool,
+}
+
 /// Where the master is.
 #[derive(Clone)]
 pub(crate) struct Upstream {
-    master: watch::Receiver<ConnectionInfo>,
+    master: watch::Receiver<MasterPlace>,
     dial: Dial,
     /// How long it has for an answer.
     within: Duration,
@@ -38,7 +46,7 @@ pub(crate) struct Upstream {
 
 impl Upstream {
     pub(super) fn new(
-        master: watch::Receiver<ConnectionInfo>,
+        master: watch::Receiver<MasterPlace>,
         dial: Dial,
         masters: Option<watch::Receiver<Vec<NodeAddress>>>,
         is_tracked: bool,
@@ -87,7 +95,7 @@ impl Upstream {
     }
 
     fn info(&self) -> ConnectionInfo {
-        self.master.borrow().clone()
+        self.master.borrow().info.clone()
     }
 
     /// The same, which knows where the master is now.
@@ -112,8 +120,11 @@ impl Upstream {
     /// A connection on which nothing has been said, to the server there.
     ///
     /// # Errors
-    /// Nobody answers there, or nobody who is believed.
+    /// Nobody answers there, or nobody who is believed; or it is the master no more.
     pub async fn open(&self, at: &ConnectionAddr) -> anyhow::Result<(Reader, Writer)> {
+        if self.master.borrow().was_left && *at == self.address() {
+            bail!("another Redis than that at {at} is the master now");
+        }
         let opened = self.dial.halves(at).await;
         opened.map_err(|error| anyhow!("cannot connect to Redis at {at}: {error}"))
     }

@@ -1,0 +1,250 @@
+//! Follows a master that Sentinels name.
+//!
+//! One Sentinel is not believed alone: more than half of those that are listed have to answer, and
+//! of what they say that with the highest config epoch counts, which each failover raises. An
+//! answer with a lower one than the last is of Sentinels that have not heard of what is new.
+
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail, ensure};
+use futures_util::future::join_all;
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Value};
+use tokio::{task::JoinHandle, time::timeout};
+
+use super::{address, dial::Dial};
+use crate::{clock::boot_ns, slot_map::NodeAddress};
+
+/// From one question to the Sentinels to the next, while the store is asked anything.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// What a Sentinel says: where the master is, and the number of the failover that made it one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct NamedMaster {
+    at: NodeAddress,
+    epoch: u64,
+}
+
+/// The Sentinels of one master.
+pub(super) struct Sentinels {
+    sentinels: Vec<ConnectionInfo>,
+    /// How the master is connected to, wherever it is.
+    master: ConnectionInfo,
+    /// Its name.
+    name: String,
+    dial: Dial,
+    /// That of the newest answer that was believed.
+    epoch: u64,
+    asking: Option<JoinHandle<anyhow::Result<NamedMaster>>>,
+    asked_ns: u64,
+}
+
+/// Whether an address names Sentinels: what follows the scheme, and whether they and the master are
+/// reached by TLS.
+pub(super) fn address_of_sentinels(url: &str) -> Option<(&str, bool)> {
+    let plain = url.strip_prefix("redis+sentinel://").map(|rest| (rest, false));
+    plain.or_else(|| url.strip_prefix("rediss+sentinel://").map(|rest| (rest, true)))
+}
+
+impl Sentinels {
+    /// Of `[USER:PASSWORD@]HOST:PORT[,HOST:PORT]/NAME[/DB]`; user and password are the master's.
+    ///
+    /// # Errors
+    /// What it is not.
+    pub fn new(rest: &str, password: Option<&str>, dial: Dial) -> anyhow::Result<Sentinels> {
+        let wrong = || {
+            anyhow!(
+                "the address of the Sentinels: expected redis+sentinel://[USER:PASSWORD@]HOST:PORT[,HOST:PORT]/NAME[/DB]"
+            )
+        };
+        let (hosts, name) = rest.split_once('/').ok_or_else(wrong)?;
+        let (login, hosts) = hosts.rsplit_once('@').unwrap_or(("", hosts));
+        let (name, database) = name.split_once('/').unwrap_or((name, ""));
+        ensure!(!name.is_empty() && !hosts.is_empty(), wrong());
+        let login = if login.is_empty() { String::new() } else { format!("{login}@") };
+        let named = |host: &str| {
+            ensure!(NodeAddress::parse(host, "").is_some_and(|at| !at.host.is_empty()), wrong());
+            Ok(address(&format!("redis://{host}"), None)?)
+        };
+        let sentinels: Vec<ConnectionInfo> =
+            hosts.split(',').map(named).collect::<Result<_, _>>()?;
+        let master = address(&format!("redis://{login}127.0.0.1:6379/{database}"), password);
+        Ok(Sentinels {
+            sentinels,
+            master: master.map_err(|_| wrong())?,
+            name: name.into(),
+            dial,
+            epoch: 0,
+            asking: None,
+            asked_ns: 0,
+        })
+    }
+
+    /// Where nobody has been asked yet.
+    pub fn anywhere(&self) -> ConnectionInfo {
+        self.master.clone()
+    }
+
+    /// Where the master is, as most Sentinels have it now.
+    ///
+    /// # Errors
+    /// They cannot be asked, do not know it, or know less than they did before.
+    pub async fn master(&mut self) -> anyhow::Result<ConnectionInfo> {
+        self.asking = None;
+        let asked = ask_all(self.sentinels.clone(), self.name.clone(), self.dial.clone());
+        let named = asked.await?;
+        self.believe(named)
+    }
+
+    /// Has the Sentinels asked again, unless that was done just now; it does not wait.
+    pub fn doubts(&mut self) {
+        let now_ns = boot_ns();
+        if self.asking.is_none() && now_ns >= self.asked_ns + ASK_AGAIN.as_nanos() as u64 {
+            let asked = ask_all(self.sentinels.clone(), self.name.clone(), self.dial.clone());
+            self.asking = Some(tokio::spawn(asked));
+        }
+    }
+
+    /// Why the master is not the one that is connected, if Sentinels have said so meanwhile.
+    pub async fn moved_from(&mut self, at: &ConnectionInfo) -> Option<String> {
+        let asking = self.asking.take_if(|asking| asking.is_finished())?;
+        let named = match asking.await {
+            Ok(Ok(named)) => self.believe(named),
+            Ok(Err(error)) => Err(error),
+            Err(_) => return None,
+        };
+        match named {
+            Ok(master) if master.addr() == at.addr() => None,
+            Ok(master) => Some(format!("the Sentinels have {} at {}", self.name, master.addr())),
+            Err(error) => {
+                tracing::debug!("the Sentinels: {error:#}");
+                None
+            }
+        }
+    }
+
+    fn believe(&mut self, named: NamedMaster) -> anyhow::Result<ConnectionInfo> {
+        self.asked_ns = boot_ns();
+        ensure!(
+            named.epoch >= self.epoch,
+            "the Sentinels that answered know failover {}, and failover {} was known before",
+            named.epoch,
+            self.epoch
+        );
+        self.epoch = named.epoch;
+        let at = ConnectionAddr::Tcp(named.at.host, named.at.port);
+        Ok(self.master.clone().set_addr(at))
+    }
+}
+
+async fn ask_all(
+    sentinels: Vec<ConnectionInfo>,
+    name: String,
+    dial: Dial,
+) -> anyhow::Result<NamedMaster> {
+    let all = sentinels.len();
+    let answers = join_all(sentinels.into_iter().map(|at| ask(at, &name, &dial))).await;
+    let (mut named, mut failed) = (vec![], vec![]);
+    for answer in answers {
+        match answer {
+            Ok(master) => named.push(master),
+            Err(error) => failed.push(format!("{error:#}")),
+        }
+    }
+    newest(named, all).map_err(|why| match failed.is_empty() {
+        true => anyhow!(why),
+        false => anyhow!("{why}; {}", failed.join("; ")),
+    })
+}
+
+/// What counts of what some of so many Sentinels say.
+fn newest(named: Vec<NamedMaster>, all: usize) -> Result<NamedMaster, String> {
+    let heard = named.len();
+    let newest = named.into_iter().max_by_key(|named| named.epoch);
+    newest.filter(|_| heard * 2 > all).ok_or_else(|| {
+        format!(
+            "{heard} of {all} Sentinels have answered: expected more than half of them, for the others may know better"
+        )
+    })
+}
+
+async fn ask(at: ConnectionInfo, name: &str, dial: &Dial) -> anyhow::Result<NamedMaster> {
+    let place = at.addr().clone();
+    let ask = async {
+        let (mut connection, _carries) = dial.connection(at, &AsyncConnectionConfig::new()).await?;
+        let mut command = redis::cmd("SENTINEL");
+        command.arg("MASTER").arg(name);
+        named_in(&command.query_async::<Value>(&mut connection).await?)
+    };
+    let named = timeout(dial.within, ask).await.map_err(anyhow::Error::from).flatten();
+    named.with_context(|| format!("SENTINEL MASTER {name} of {place}"))
+}
+
+/// What the answer to SENTINEL MASTER names: fields and their values, in turn.
+fn named_in(answer: &Value) -> anyhow::Result<NamedMaster> {
+    let fields: Vec<(String, String)> = redis::from_redis_value(answer.clone())?;
+    let field = |name: &str| {
+        let found = fields.iter().find(|(field, _)| field == name).map(|(_, value)| value);
+        found.with_context(|| format!("it does not tell {name}"))
+    };
+    let (host, port) = (field("ip")?, field("port")?.parse()?);
+    if host.is_empty() || port == 0 {
+        bail!("it does not know where that is");
+    }
+    Ok(NamedMaster {
+        at: NodeAddress { host: host.clone(), port },
+        epoch: field("config-epoch")?.parse()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sentinels(rest: &str) -> anyhow::Result<Sentinels> {
+        let dial = Dial { connector: None, within: Duration::from_secs(1) };
+        Sentinels::new(rest, None, dial)
+    }
+
+    #[test]
+    fn an_address_names_sentinels_a_master_and_how_to_log_in_there() {
+        assert_eq!(address_of_sentinels("redis+sentinel://a:1/m"), Some(("a:1/m", false)));
+        assert_eq!(address_of_sentinels("rediss+sentinel://a:1/m"), Some(("a:1/m", true)));
+        assert_eq!(address_of_sentinels("redis://a:1/m"), None);
+        let made = sentinels("u:p@10.0.0.1:26379,10.0.0.2:26379/main/3").unwrap();
+        assert_eq!((made.sentinels.len(), &made.name[..]), (2, "main"));
+        let settings = made.master.redis_settings();
+        assert_eq!(
+            (settings.username(), settings.password(), settings.db()),
+            (Some("u"), Some("p"), 3)
+        );
+        assert_eq!(made.sentinels[0].redis_settings().password(), None);
+        for wrong in ["", "10.0.0.1:26379", "10.0.0.1:26379/", "/main", "10.0.0.1/main", "a:1/m/x"]
+        {
+            assert!(sentinels(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn most_of_the_sentinels_have_to_answer_and_the_newest_word_counts() {
+        let named = |port, epoch| NamedMaster { at: NodeAddress { host: "h".into(), port }, epoch };
+        let port = |said: &[NamedMaster]| newest(said.to_vec(), 3).map(|named| named.at.port);
+        assert_eq!(port(&[named(1, 1), named(2, 2)]), Ok(2));
+        assert_eq!(port(&[named(1, 5), named(2, 2), named(2, 2)]), Ok(1));
+        assert!(port(&[named(1, 1)]).unwrap_err().starts_with("1 of 3 Sentinels"));
+        let mut follower = sentinels("h:1/m").unwrap();
+        assert!(follower.believe(named(2, 2)).is_ok() && follower.believe(named(3, 2)).is_ok());
+        assert!(follower.believe(named(1, 1)).is_err());
+    }
+
+    #[test]
+    fn an_answer_tells_where_the_master_is() {
+        let text = |word: &str| Value::BulkString(word.into());
+        let words = ["name", "m", "ip", "10.0.0.7", "port", "6379", "config-epoch", "4"];
+        let answer = Value::Array(words.map(text).to_vec());
+        let at = NodeAddress { host: "10.0.0.7".into(), port: 6379 };
+        assert_eq!(named_in(&answer).unwrap(), NamedMaster { at, epoch: 4 });
+        assert!(
+            named_in(&Value::Array(words[..4].iter().map(|word| text(word)).collect())).is_err()
+        );
+    }
+}
