@@ -280,7 +280,6 @@ type GatewayCosts = ([(usize, Vec<Costs>); 2], Vec<[f64; 3]>);
 fn through(gateway: &Gateway, batches: usize) -> anyhow::Result<GatewayCosts> {
     let mut all = [(1, vec![]), (16, vec![])];
     let mut one_key = vec![];
-    gateway.warm()?;
     for _ in 0..batches {
         for (pipeline, costs) in &mut all {
             costs.push(gateway.batch(*pipeline)?);
