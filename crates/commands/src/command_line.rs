@@ -62,6 +62,17 @@ pub fn end_when_unread() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
+/// From here on, memory of 128 KiB and more goes back to the system when it is freed. Otherwise the
+/// allocator keeps ever larger pieces back, between which little else fits: what a server holds is
+/// not bounded by what it counts then. Does nothing where the C library has no such setting.
+pub fn give_memory_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: sets a number of the allocator's own, under its lock.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10)
+    };
+}
+
 fn log_to_stderr(filter: Option<&str>, unattended: &str) -> anyhow::Result<()> {
     let on_terminal = std::io::stderr().is_terminal();
     let filter = filter.unwrap_or(if on_terminal { "info" } else { unattended });

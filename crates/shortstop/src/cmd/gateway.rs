@@ -89,6 +89,7 @@ pub struct Args {
 
 /// Serves until it is told to stop.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    commands::command_line::give_memory_back();
     let cluster = match (&args.cluster, &args.server) {
         (Some(file), _) => secrets::cluster(file)?.1,
         (None, Some(server)) if args.tenant == TENANT_OPEN => {
