@@ -59,7 +59,7 @@ const WAYS: usize = 5;
 /// One whose turn was not enough is taken to be slow for so long.
 const SLOW_FOR: Duration = Duration::from_millis(10);
 /// Bytes that are read from a socket at once, unless a longer command is known to come.
-const READ_BYTES: usize = 16 << 10;
+const SHORT_READ_BYTES: usize = 16 << 10;
 /// Bytes of answers that wait for their client before it counts as one that does not read.
 const BEHIND_BYTES: usize = 64 << 10;
 /// Bytes of answers that have left to a client who reads them: more than systems keep for one who
@@ -387,7 +387,7 @@ impl Client {
     /// Bytes that are read from it at once: few while they may be many commands.
     pub fn bytes_at_once(&self) -> usize {
         let wanted = self.part.as_ref().map_or(0, |part| part.wanted());
-        wanted.saturating_sub(self.input.len()).max(READ_BYTES)
+        wanted.saturating_sub(self.input.len()).max(SHORT_READ_BYTES)
     }
 
     /// Keeps what has come behind what waits already, in no more room than the command there needs,

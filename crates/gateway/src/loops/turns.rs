@@ -15,8 +15,6 @@ use super::EventLoop;
 
 /// Commands of one client that are taken in one turn.
 const COMMANDS: usize = 32;
-/// Likewise in one of the last turns, beside others.
-const COMMANDS_LAST: usize = 8;
 /// For how long turns that are not short go on in a round while there are no others.
 const ALONE: Duration = Duration::from_micros(500);
 /// Turns that are held up come after this time, however many commands are with servers.
@@ -41,13 +39,28 @@ struct Queue {
     at: Instant,
     /// Answers are waited for first.
     is_held_up: bool,
-    /// Beside others: commands that are with servers at a time, commands of one turn, and for how
-    /// long turns go on in a round.
-    beside: (u32, usize, Duration),
+    beside: TurnBounds,
 }
 
+/// What bounds turns that are not short while there are others.
+#[derive(Clone, Copy)]
+struct TurnBounds {
+    /// Commands that are with servers at a time.
+    with_servers: u32,
+    /// Commands of one turn.
+    commands: usize,
+    /// For how long turns go on in a round.
+    time: Duration,
+}
+
+/// Of those who were seen to read.
+const LONG: TurnBounds =
+    TurnBounds { with_servers: 256, commands: COMMANDS, time: Duration::from_micros(100) };
+const LAST: TurnBounds =
+    TurnBounds { with_servers: 16, commands: 8, time: Duration::from_micros(20) };
+
 impl Queue {
-    fn new(beside: (u32, usize, Duration)) -> Queue {
+    fn new(beside: TurnBounds) -> Queue {
         let at = Instant::now();
         Queue { waiting: VecDeque::new(), unanswered: vec![], at, is_held_up: false, beside }
     }
@@ -74,8 +87,8 @@ impl Turns {
     pub fn new() -> Turns {
         Turns {
             short: vec![],
-            long: Queue::new((256, COMMANDS, Duration::from_micros(100))),
-            last: Queue::new((16, COMMANDS_LAST, Duration::from_micros(20))),
+            long: Queue::new(LONG),
+            last: Queue::new(LAST),
             short_at: None,
             commands: COMMANDS,
         }
@@ -164,7 +177,7 @@ impl EventLoop {
         });
         let now = Instant::now();
         let queue = self.turns.queue(turn);
-        let (most, commands, time) = queue.beside;
+        let TurnBounds { with_servers: most, commands, time } = queue.beside;
         let mut is_due = now.saturating_duration_since(queue.at) >= STARVED_AFTER;
         self.turns.commands = commands;
         while (with_servers < most || is_due)
