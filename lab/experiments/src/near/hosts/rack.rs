@@ -1,16 +1,13 @@
 //! The rack: application hosts with a gateway each, and servers: a Redis that has a part of a
 //! processor, with a store beside it.
 
-use std::{
-    net::SocketAddr,
-    process::Child,
-    time::{Duration, Instant},
-};
+use std::{net::SocketAddr, process::Child, time::Duration};
 
 use anyhow::Context;
 use lab::{
     cpu_share::{CpuShare, Throttling},
-    interrupt, namespace, process,
+    interrupt, namespace,
+    process::{self, ProcessId},
 };
 use plan::{
     Plan, SeatedRole, Site,
@@ -238,17 +235,9 @@ impl Rack {
 
     /// Ends gateways and stores.
     pub fn stop_gateways(&mut self) -> anyhow::Result<()> {
-        for mut child in std::mem::take(&mut self.gateways) {
-            let id = process::ProcessId::of(child.id() as i32);
-            id.into_iter().for_each(|id| id.signal(libc::SIGTERM));
-            let begun = Instant::now();
-            while child.try_wait()?.is_none() {
-                if begun.elapsed() > PATIENCE {
-                    child.kill()?;
-                }
-                std::thread::sleep(Duration::from_millis(2));
-            }
-        }
+        let gateways = std::mem::take(&mut self.gateways);
+        let of = |child: &Child| ProcessId::of(child.id() as i32);
+        ProcessId::end_all(&gateways.iter().filter_map(of).collect::<Vec<_>>(), PATIENCE);
         self.stop_stores()
     }
 
