@@ -8,10 +8,10 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use lab::port;
+use lab::{interrupt, port};
 
 /// How long anything may take on a machine that is busy with something else.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -48,10 +48,7 @@ fn cli(port: u16, words: &[&str]) -> String {
 }
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
-    }
+    interrupt::wait_for(what, PATIENCE, || Ok(is_so().then_some(()))).unwrap();
 }
 
 fn slot_of(node: u16, key: &str) -> u32 {

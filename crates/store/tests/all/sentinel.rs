@@ -4,10 +4,9 @@ use std::{
     io::{Read, Write},
     net::TcpStream,
     process::Command,
-    time::Instant,
 };
 
-use lab::port;
+use lab::{interrupt, port};
 use store::Config;
 
 use super::support::{
@@ -46,10 +45,7 @@ fn asked(server: &Process, line: &str) -> String {
 }
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
-    }
+    interrupt::wait_for(what, PATIENCE, || Ok(is_so().then_some(()))).unwrap();
 }
 
 #[test]

@@ -153,6 +153,18 @@ impl Pair {
         others.iter().any(is_reply)
     }
 
+    /// Lets time pass until the write is answered, which takes less than two leases.
+    fn pass_until_answered(&mut self) {
+        let mut waited_ms = 0;
+        while !{
+            let others = self.pass(1);
+            self.is_answered(&others)
+        } {
+            waited_ms += 1;
+            assert!(waited_ms < 2 * LEASE_NS / MS);
+        }
+    }
+
     fn counters(&self) -> crate::counters::HolderCounters {
         self.store.engine.counters().holders
     }
@@ -197,14 +209,7 @@ fn a_write_waits_for_a_deaf_holder_until_its_lease_is_over_and_the_holder_serves
     assert_eq!(pair.warm(b"k").as_deref(), Some(&b"v1"[..]));
     pair.deaf = true;
     assert!(!pair.write(b"k", b"v2"));
-    let mut waited_ms = 0;
-    while !{
-        let others = pair.pass(1);
-        pair.is_answered(&others)
-    } {
-        waited_ms += 1;
-        assert!(waited_ms < 2 * LEASE_NS / MS);
-    }
+    pair.pass_until_answered();
     assert_eq!(pair.read(b"k"), None);
     pair.deaf = false;
     pair.pass(3000);
@@ -229,14 +234,7 @@ fn a_tenant_that_is_made_anew_waits_for_its_holders() {
     pair.deaf = true;
     remove_and_create(&mut pair.store);
     assert!(!pair.write(b"k", b"v3"));
-    let mut waited_ms = 0;
-    while !{
-        let others = pair.pass(1);
-        pair.is_answered(&others)
-    } {
-        waited_ms += 1;
-        assert!(waited_ms < 2 * LEASE_NS / MS);
-    }
+    pair.pass_until_answered();
     assert_eq!(pair.read(b"k"), None);
 }
 
