@@ -4,7 +4,6 @@
 mod bad_input;
 mod command_line;
 mod gateway;
-mod placement;
 mod redis_cluster;
 mod roles;
 mod support;

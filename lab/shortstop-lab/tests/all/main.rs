@@ -5,6 +5,7 @@ mod bench;
 mod command_line;
 mod guides;
 mod pages;
+mod placement;
 mod programs;
 mod rack;
 mod topologies;

@@ -35,7 +35,7 @@ const NOT_WALKED: &[(&str, &str)] = &[
     ),
     (
         "docs/operations/existing-clusters.md",
-        "crates/shortstop/tests/all/redis_cluster.rs and placement.rs carry it out before real clusters and pools",
+        "crates/shortstop/tests/all/redis_cluster.rs and lab/shortstop-lab/tests/all/placement.rs carry it out before real clusters and pools",
     ),
 ];
 
