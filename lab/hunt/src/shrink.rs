@@ -39,7 +39,8 @@ fn candidates(plan: &HuntPlan) -> Vec<HuntPlan> {
     let mut with = |change: &dyn Fn(&mut HuntPlan)| {
         let mut smaller = plan.clone();
         change(&mut smaller);
-        if smaller != *plan {
+        // Clients have a tenant to ask at least.
+        if smaller != *plan && !smaller.asking().is_empty() {
             all.push(smaller);
         }
     };
@@ -83,4 +84,22 @@ fn candidates(plan: &HuntPlan) -> Vec<HuntPlan> {
         }
     });
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use decide::{NONE, Registration};
+
+    use super::*;
+    use crate::Limits;
+
+    static ANY: [Registration; 1] = [Registration { name: "any", object: &[0], ..NONE }];
+
+    #[test]
+    fn whatever_is_taken_away_clients_have_a_tenant_to_ask() {
+        let plans = (1..=200).map(|seed| HuntPlan::draw(seed, &ANY, Limits::default()));
+        let smaller: Vec<HuntPlan> = plans.flat_map(|plan| candidates(&plan)).collect();
+        assert!(smaller.len() > 1000);
+        assert!(smaller.iter().all(|plan| !plan.asking().is_empty()));
+    }
 }

@@ -5,7 +5,7 @@
 mod commands;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -17,7 +17,7 @@ use store::backend::{
 };
 use wire::KeyHash;
 
-use crate::redis::{Redis, RedisCommand, Unversioned};
+use crate::redis::{Redis, RedisCommand, Unversioned, WrittenKeys};
 pub use commands::{CommandEvent, ConnectionId};
 use commands::{CommandQueue, DueWork, WatchedKey};
 
@@ -79,8 +79,7 @@ struct Server {
     /// What others ask than the store itself.
     commands: CommandQueue,
     unversioned: Unversioned,
-    /// Every key that was ever written.
-    keys: BTreeMap<(u32, KeyHash), Vec<u8>>,
+    written: WrittenKeys,
 }
 
 impl Server {
@@ -147,19 +146,19 @@ impl Server {
     /// Carries out the commands of others that are due by then.
     fn carry_out_commands(&mut self, now_ns: u64) {
         while let Some((due, now_ns)) = self.commands.take_due(now_ns) {
-            let Server { backend, unversioned, keys, .. } = self;
+            let Server { backend, unversioned, written, .. } = self;
             let backend = &mut **backend;
-            let mut redis = Redis { backend, unversioned, all: keys, now_ns };
+            let mut redis = Redis { backend, unversioned, written, now_ns };
             let reply = match &due.what {
                 DueWork::Said(text) => text.as_bytes().to_vec(),
                 DueWork::Command(command) => redis.carry_out(command),
                 DueWork::Watch(read) => {
-                    let key = WatchedKey { was: redis.carry_out(read), read: read.clone() };
+                    let key = WatchedKey { was: redis.watched_state(read), read: read.clone() };
                     self.commands.watch(&due, key);
                     b"+OK\r\n".to_vec()
                 }
                 DueWork::Transaction(_, watched)
-                    if watched.iter().any(|key| redis.carry_out(&key.read) != key.was) =>
+                    if watched.iter().any(|key| redis.watched_state(&key.read) != key.was) =>
                 {
                     b"*-1\r\n".to_vec()
                 }
@@ -169,14 +168,8 @@ impl Server {
                     count.into_iter().chain(replies).collect()
                 }
             };
-            let written = self.unversioned.iter().map(|(key, bytes)| (*key, bytes.clone()));
-            self.keys.extend(written);
             self.commands.replied(&due, reply);
         }
-    }
-
-    fn wrote(&mut self, key: Key<'_>) {
-        self.keys.entry((key.tenant, key.hash)).or_insert_with(|| key.bytes.into());
     }
 
     fn carry_out(&mut self, command: &Command) -> Completion {
@@ -205,7 +198,7 @@ impl Server {
             Verb::Put { value, ttl_ms, condition, version } => {
                 let (value, ttl_ms) = (value.as_ref(), *ttl_ms);
                 let put = Put { value, ttl_ms, condition: *condition, version: *version };
-                self.wrote(key);
+                self.written.count(key);
                 self.backend.put(key, put, now_ns, ticket)
             }
         };
@@ -233,7 +226,7 @@ impl KeptData {
             down_until_ns: 0,
             commands: CommandQueue::new(rng(seed, "commands")),
             unversioned: Unversioned::new(),
-            keys: BTreeMap::new(),
+            written: WrittenKeys::default(),
         })))
     }
 
@@ -380,7 +373,7 @@ impl Backend for KeptBackend {
         let now_ns = server.shows(now_ns + self.way.began_ns);
         if !server.answers_later(now_ns) {
             server.carry_out_commands(now_ns);
-            server.wrote(key);
+            server.written.count(key);
             return server.backend.put(key, put, now_ns, ticket);
         }
         let verb = Verb::Put {

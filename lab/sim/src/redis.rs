@@ -36,16 +36,47 @@ pub struct RedisKey {
 /// Keys that commands have written since the store has last given them versions, with their bytes.
 pub type Unversioned = BTreeMap<(u32, KeyHash), Vec<u8>>;
 
+/// Every key that was ever written, whoever did that, and how often.
+#[derive(Default)]
+pub struct WrittenKeys(BTreeMap<(u32, KeyHash), WrittenKey>);
+
+struct WrittenKey {
+    bytes: Vec<u8>,
+    changes: u64,
+}
+
+impl WrittenKeys {
+    /// A key has been written, or removed.
+    pub fn count(&mut self, key: Key<'_>) {
+        let of = (key.tenant, key.hash);
+        let new = || WrittenKey { bytes: key.bytes.into(), changes: 0 };
+        self.0.entry(of).or_insert_with(new).changes += 1;
+    }
+
+    /// How often a key was written or removed.
+    fn changes(&self, tenant: u32, hash: KeyHash) -> u64 {
+        self.0.get(&(tenant, hash)).map_or(0, |key| key.changes)
+    }
+}
+
 /// Redis, while it carries out a command.
 pub struct Redis<'a> {
     /// Its data.
     pub backend: &'a mut dyn Backend,
     /// What becomes of its versions.
     pub unversioned: &'a mut Unversioned,
-    /// All keys that were ever written, whoever did that: FLUSHALL goes through them.
-    pub all: &'a BTreeMap<(u32, KeyHash), Vec<u8>>,
+    /// FLUSHALL goes through them, and EXEC asks how often those were written that it watches.
+    pub written: &'a mut WrittenKeys,
     /// Its clock.
     pub now_ns: u64,
+}
+
+/// What a watched key was, at one time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchedState {
+    changes: u64,
+    /// To a read of it.
+    reply: Vec<u8>,
 }
 
 /// What is under a key.
@@ -185,10 +216,19 @@ impl Redis<'_> {
         }
     }
 
+    /// What a transaction that watches a key compares: the key may have again what it had, and have
+    /// been changed all the same. A key that is over was changed by nobody, and has nothing now.
+    pub fn watched_state(&mut self, read: &RedisCommand) -> WatchedState {
+        let of = read.keys.iter().find(|key| key.index == 1);
+        let changes = of.map_or(0, |key| self.written.changes(key.tenant, key.hash));
+        WatchedState { changes, reply: self.carry_out(read) }
+    }
+
     fn flush(&mut self) -> Vec<u8> {
-        let all = self.all;
+        let all = self.written.0.iter();
+        let all: Vec<_> = all.map(|(of, key)| (*of, key.bytes.clone())).collect();
         for ((tenant, hash), bytes) in all {
-            self.remove(Key { tenant: *tenant, hash: *hash, bytes });
+            self.remove(Key { tenant, hash, bytes: &bytes });
         }
         b"+OK\r\n".to_vec()
     }
@@ -208,7 +248,11 @@ impl Redis<'_> {
     }
 
     fn put(&mut self, key: Key<'_>, value: Option<&[u8]>, ttl_ms: u32) {
-        let version = self.get(key).map_or(FIRST_VERSION, |found| found.version);
+        let before = self.get(key).map(|found| found.version);
+        if before.is_some() || value.is_some() {
+            self.written.count(key);
+        }
+        let version = before.unwrap_or(FIRST_VERSION);
         let value = value.map(Bytes::copy_from_slice);
         let put = Put { ttl_ms, value: value.as_ref(), ..Put::removal(version) };
         self.backend.put(key, put, self.now_ns, 0);

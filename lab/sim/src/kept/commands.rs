@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use rand::RngExt;
 use seed::SeededRng;
 
-use crate::redis::RedisCommand;
+use crate::redis::{RedisCommand, WatchedState};
 
 /// The least that a command takes.
 const LEAST_NS: u64 = 30_000;
@@ -54,8 +54,8 @@ struct Connection {
 pub struct WatchedKey {
     /// A read of it.
     pub read: RedisCommand,
-    /// The reply to that, when it began to be watched.
-    pub was: Vec<u8>,
+    /// What it was when it began to be watched.
+    pub was: WatchedState,
 }
 
 /// All that is on its way.
