@@ -11,7 +11,7 @@ use std::{
 use super::{Pass, TokenError, Tokens};
 
 /// How often the file is looked at, at most.
-pub const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Who gets in. A token file that changes is in force about a second later; while it cannot be
 /// used, the last good one stays. Connections end on which a token was shown that is not in it any
@@ -27,6 +27,8 @@ struct WatchedTokens {
     tokens: Tokens,
     stamp: Stamp,
     looked: Instant,
+    /// Looks are whole seconds after it.
+    began: Instant,
     /// How often the file was read.
     revision: u64,
 }
@@ -58,6 +60,7 @@ impl Access {
             tokens,
             stamp: Stamp::of(&metadata),
             looked: Instant::now(),
+            began: Instant::now(),
             revision: 0,
         };
         Ok(Access { tokens: Some(Mutex::new(watched)) })
@@ -76,6 +79,14 @@ impl Access {
     /// Whether whoever showed this one's token may still be here.
     pub fn admits(&self, pass: &Pass) -> bool {
         self.watched().is_none_or(|watched| watched.tokens.admit(pass))
+    }
+
+    /// When who waits for other tokens is to look, the same time for all who wait, so that they
+    /// wake this process once; none: there are no tokens, and none come.
+    pub fn next_look(&self) -> Option<Instant> {
+        let began = self.watched()?.began;
+        let looks = began.elapsed().as_secs() / LOOK_EVERY.as_secs() + 1;
+        Some(began + LOOK_EVERY * looks as u32)
     }
 
     /// Another number once the tokens may be others.

@@ -8,7 +8,7 @@ mod grpc;
 mod role;
 mod tokens;
 
-pub use access::{Access, LOOK_EVERY};
+pub use access::Access;
 pub use caller::{Caller, Pass};
 pub use grpc::Call;
 pub use role::Role;

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::{sync::watch, task::AbortHandle};
 
-use crate::auth::{Access, LOOK_EVERY, Pass};
+use crate::auth::{Access, Pass};
 
 /// Most of them.
 const STRANGERS_MAX: usize = 256;
@@ -58,7 +58,10 @@ impl Introduction {
     pub async fn revoked(&self, access: &Access) {
         let mut checked = (0, 0);
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
+            match access.next_look() {
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
             let shown = self.0.borrow();
             let now = (access.revision(), shown.passes.len());
             if now != checked && !shown.passes.iter().all(|pass| access.admits(pass)) {
