@@ -50,6 +50,8 @@ mutants! {
     GrantedNotRaised, 5, "granted(X) is not raised before a grant leaves";
     GrantedFalls, 5, "granted(X) is the epoch of the last grant, not of the highest";
     GrantedUntold, 5, "what was read at a server that does not tell of changes, of a slot that moved, is granted";
+    KeptOn, 5, "a value that is kept for the next grant stays when its key is written";
+    KeptLate, 5, "a value that was read before a write, and came after it, is kept for the next grant";
     RepeatedAnswerGrants, 5, "the answer to a retransmitted write is a grant again";
     TermNotRaised, 6, "a lease that had lapsed is renewed in its old term";
     AnyClockRenewed, 6, "a lease is renewed in its term although the switch's clock, or the store's, went back";
@@ -114,6 +116,7 @@ impl Mutant {
         use Mutant::*;
         Some(match self {
             AnyClockRenewed => "disciplines/tests/all/stood_still.rs",
+            KeptOn | KeptLate => "crates/store/src/engine/tests/granted_values.rs",
             GrantedUntold => "crates/store/src/engine/tests/slots.rs",
             AnyHolderToken => "crates/store/src/engine/tests/holders.rs",
             ForgottenWithTenant | DecidedForgotten => "crates/store/src/engine/tests/tenants.rs",

@@ -10,6 +10,7 @@ mod admission;
 mod backend_requests;
 mod context;
 mod copies;
+mod granted_values;
 mod halves;
 mod hold;
 mod holder_messages;
@@ -26,6 +27,7 @@ mod partial_writes;
 mod pending_write;
 mod read_elsewhere;
 mod reads;
+mod recency_table;
 mod refusals;
 mod replies;
 mod tenants;
@@ -496,7 +498,9 @@ impl Engine {
             Completion::Outside(event) => self.recalls.happened(&mut self.keys, cx, event),
             Completion::Settled => self.keys.settled(cx),
             Completion::Get(ticket, found) => match cx.waiting.remove(ticket) {
-                Some(BackendRequest::Read(read)) => self.reads.found(cx, &read.0, &read.1, found),
+                Some(BackendRequest::Read(read)) => {
+                    self.reads.found(cx, ticket, &read.0, &read.1, found);
+                }
                 Some(BackendRequest::Half(request, _)) => self.halves.found(cx, request, found),
                 Some(BackendRequest::Loan(id)) => self.loans.read(cx, id, ticket, found),
                 _ => {}
@@ -621,6 +625,8 @@ impl Engine {
         self.replicas.share_among(tenants);
         self.loans.share_among(tenants);
         let cx = &mut self.facts;
+        // What has moved away may be written there before it comes back.
+        cx.granted.end_all();
         self.recalls.moved(cx, moved);
         self.replicas.tenants_changed(cx);
         self.loans.recall_unlendable(cx, gone);
@@ -633,6 +639,7 @@ impl Engine {
         let cx = &mut self.facts;
         cx.waiting.forget_tenants(|id| gone.contains(&id));
         cx.values.forget_tenants(gone);
+        cx.granted.forget_tenants(gone);
         self.replicas.forget_tenants(gone);
         self.loans.forget_tenants(cx, gone);
         self.keys.forget_tenants(cx, gone);

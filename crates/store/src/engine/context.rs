@@ -9,6 +9,7 @@ use wire::{Epoch, Header, KeyHash, NODE_STORE, NodeId, Packet, Secret, Status, T
 
 use super::{
     backend_requests::BackendRequests,
+    granted_values::GrantedValues,
     hold::HoldId,
     holders::Holders,
     large_values::LargeValues,
@@ -102,6 +103,7 @@ pub(super) struct Context {
     pub directory: Directory<Exclusive>,
     pub ledger: Ledger,
     pub values: LargeValues,
+    pub granted: GrantedValues,
     pub waiting: BackendRequests,
     pub replies: Replies,
     pub versions: Versions,
@@ -145,6 +147,7 @@ impl Context {
             directory: Directory::new(config.directory_limit, tenants.len()),
             ledger: Ledger::new(&config, tenants.len()),
             values: LargeValues::new(config.parts_limit, tenants.len()),
+            granted: GrantedValues::new(tenants.len()),
             waiting: BackendRequests::new(super::MAX_WAITING, tenants.len()),
             replies: Replies::new(incarnation.name()),
             versions: Versions { newest: incarnation.first_version() },
@@ -167,6 +170,7 @@ impl Context {
         self.ledger.share_among(tenants);
         self.holders.share_among(tenants);
         self.values.share_among(tenants);
+        self.granted.share_among(tenants);
         self.waiting.share_among(tenants);
         let longest = self.config.cluster.max_value as usize;
         self.backend.longest(longest);
@@ -262,6 +266,7 @@ impl Context {
     /// has come between.
     pub fn raise(&mut self, id: KeyId, from: u64) -> Option<u64> {
         let version = self.versions.next();
+        self.granted.end(id);
         let is_raised = self.backend.raise(id.0, id.1, from, version);
         is_raised.then_some(version)
     }
@@ -271,7 +276,19 @@ impl Context {
     pub fn settle(&mut self, id: KeyId) {
         let version = self.versions.next();
         self.backend.settle(id.0, id.1, version);
+        self.changes(id);
+    }
+
+    /// A key is written, or others have: what is kept of it is not the newest any more.
+    pub fn changes(&mut self, id: KeyId) {
         self.values.end(id);
+        self.granted.end(id);
+    }
+
+    /// Any key may have been written.
+    pub fn all_change(&mut self) {
+        self.values.end_all();
+        self.granted.end_all();
     }
 }
 

@@ -206,7 +206,7 @@ impl HoldRegistry {
             cx.all_held = false;
             let version = cx.versions.next();
             cx.backend.forget_versions(version);
-            cx.values.end_all();
+            cx.all_change();
         }
         self.forget(id)
     }

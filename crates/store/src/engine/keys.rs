@@ -441,6 +441,7 @@ fn apply(cx: &mut Context, at: Place) -> Option<Reply<Change>> {
     let entry = cx.directory.get(at)?;
     let key = entry.named();
     cx.values.end(entry.id);
+    cx.granted.end(entry.id);
     let job = match &entry.state.applying()?.body {
         Exclusive::Write(job) => job,
         Exclusive::Hold(hold) => {

@@ -7,15 +7,13 @@
 //! under. If the backend has another value under the same version, or the digest was forgotten
 //! meanwhile, the version is raised, and whoever reads the older parts begins anew.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    hash::BuildHasher,
-};
+use std::{collections::BTreeSet, hash::BuildHasher};
 
 use bytes::Bytes;
-use wire::maps::{HashMap, HashSet, Hashing};
+use wire::maps::{HashSet, Hashing};
 
-use crate::{backend::Item, coherence::Nanos, directory::KeyId, shares::Shares};
+use super::recency_table::RecencyTable;
+use crate::{backend::Item, coherence::Nanos, directory::KeyId};
 
 /// A value that nobody has asked for so long is let go.
 const IDLE_NS: Nanos = 2_000_000_000;
@@ -224,7 +222,7 @@ impl LargeValues {
 
     /// When there may be something to let go.
     pub fn next_ns(&self) -> Option<Nanos> {
-        (!self.values.entries.is_empty()).then_some(self.next_look_ns)
+        (!self.values.is_empty()).then_some(self.next_look_ns)
     }
 
     /// Forgets everything of these tenants.
@@ -238,85 +236,5 @@ impl LargeValues {
                 self.digests.remove(id);
             }
         }
-    }
-}
-
-/// A table of bounded size that tenants share and that knows what was used last.
-struct RecencyTable<V> {
-    entries: HashMap<KeyId, Entry<V>>,
-    /// Of each tenant, by when they were used last.
-    order: BTreeMap<u32, BTreeMap<u64, KeyId>>,
-    shares: Shares,
-    uses: u64,
-}
-
-struct Entry<V> {
-    value: V,
-    cost: usize,
-    used: u64,
-}
-
-impl<V> RecencyTable<V> {
-    fn new(limit: usize, tenants: usize) -> RecencyTable<V> {
-        RecencyTable {
-            entries: HashMap::default(),
-            order: BTreeMap::new(),
-            shares: Shares::new(limit, tenants),
-            uses: 0,
-        }
-    }
-
-    /// What is there of a key, which is used thereby.
-    fn get(&mut self, id: KeyId) -> Option<&mut V> {
-        let entry = self.entries.get_mut(&id)?;
-        let order = self.order.entry(id.0).or_default();
-        self.uses += 1;
-        order.remove(&entry.used);
-        order.insert(self.uses, id);
-        entry.used = self.uses;
-        Some(&mut entry.value)
-    }
-
-    fn peek(&mut self, id: KeyId) -> Option<&mut V> {
-        self.entries.get_mut(&id).map(|entry| &mut entry.value)
-    }
-
-    /// The caller has made room.
-    fn insert(&mut self, id: KeyId, cost: usize, value: V) {
-        self.remove(id);
-        self.uses += 1;
-        let used = self.uses;
-        self.entries.insert(id, Entry { value, cost, used });
-        self.order.entry(id.0).or_default().insert(used, id);
-        self.shares.take(id.0, cost);
-    }
-
-    fn remove(&mut self, id: KeyId) -> Option<V> {
-        let Entry { value, cost, used } = self.entries.remove(&id)?;
-        self.shares.give_back(id.0, cost);
-        if let Some(order) = self.order.get_mut(&id.0) {
-            order.remove(&used);
-            if order.is_empty() {
-                self.order.remove(&id.0);
-            }
-        }
-        Some(value)
-    }
-
-    /// What a tenant has used least recently.
-    fn oldest(&self, tenant: u32) -> Option<KeyId> {
-        Some(*self.order.get(&tenant)?.first_key_value()?.1)
-    }
-
-    fn tenants(&self) -> Vec<u32> {
-        self.order.keys().copied().collect()
-    }
-
-    fn clear(&mut self) {
-        for tenant in self.tenants() {
-            self.shares.forget(tenant);
-        }
-        self.entries.clear();
-        self.order.clear();
     }
 }

@@ -13,7 +13,7 @@ use super::{
     replies::{Answer, NamedPart, Origin, Replies},
 };
 use crate::{
-    backend::{Answer as Reply, Item, Key, ReadOutcome},
+    backend::{Answer as Reply, Item, Key, ReadOutcome, Ticket},
     coherence::{Watch, version_of_part},
     counters::{ReadCounters, RequestCounters},
     net::Outbox,
@@ -63,6 +63,16 @@ impl Reads {
         if origin.op == Op::HolderFetch && !origin.wants_grant {
             return holder_messages::refuse_grant(cx, &origin, key.bytes);
         }
+        if origin.wants_grant
+            && let Some(item) = cx.granted.get(id, cx.now_ns)
+            && origin.takes_whole(key.bytes, item.value.len())
+        {
+            self.counters.grants_from_memory += 1;
+            let answer = answer(&origin, key.bytes, Some(item.as_ref()), most, &mut cx.counters);
+            let system = cx.tenants.tag_of(TENANT_SYSTEM);
+            let (now_ns, out) = (cx.now_ns, &mut cx.out);
+            return answer_read(&mut cx.replies, &system, &origin, key.bytes, answer, now_ns, out);
+        }
         let ticket = cx.waiting.ticket();
         let found = if origin.wants_grant {
             cx.backend.get_for_grant(key, cx.now_ns, ticket)
@@ -80,6 +90,9 @@ impl Reads {
             Reply::Later => {
                 if origin.wanted.goes_on() {
                     cx.values.misses(id);
+                }
+                if origin.wants_grant {
+                    cx.granted.asks(id, ticket);
                 }
                 let asked = BackendRequest::Read(Box::new((origin, key.bytes.into())));
                 cx.waiting.insert(ticket, asked);
@@ -101,8 +114,17 @@ impl Reads {
     }
 
     /// The backend has answered a read that it was asked earlier.
-    pub fn found(&mut self, cx: &mut Context, origin: &Origin, key: &[u8], found: ReadOutcome) {
-        cx.values.answered((origin.tenant, origin.key_hash));
+    pub fn found(
+        &mut self,
+        cx: &mut Context,
+        ticket: Ticket,
+        origin: &Origin,
+        key: &[u8],
+        found: ReadOutcome,
+    ) {
+        let id = (origin.tenant, origin.key_hash);
+        cx.values.answered(id);
+        let is_newest = origin.wants_grant && cx.granted.answered(id, ticket);
         if let ReadOutcome::Refused(refusal) = &found {
             cx.counters.backend_refusals += 1;
             if origin.op != Op::ReplicaPush {
@@ -118,6 +140,13 @@ impl Reads {
         }
         let origin = &Origin { wants_grant: origin.wants_grant && !is_untold, ..*origin };
         let found = self.item_of(cx, origin, key, found);
+        if is_newest
+            && origin.wants_grant
+            && let Ok(Some(item)) = &found
+            && origin.takes_whole(key, item.value.len())
+        {
+            cx.granted.keep(id, item, cx.now_ns, cx.leases.length_ns());
+        }
         let most = cx.config.cluster.max_value;
         let answer = match &found {
             Ok(item) => {

@@ -9,6 +9,7 @@ use wire::{Epoch, Flags, Header, Op, Packet, Secret, Status, TENANT_OPEN, TENANT
 mod busy;
 mod copies;
 mod doubt;
+mod granted_values;
 mod holders;
 mod holds;
 mod large_values;

@@ -73,14 +73,14 @@ impl Recalls {
                 self.counters.outside_changes += 1;
                 if let Some(known) = cx.tenants.get(tenant) {
                     let id = (tenant, known.secrets.hash.key_hash(tenant, &key));
-                    cx.values.end(id);
+                    cx.changes(id);
                     self.recall_changed(keys, cx, id);
                 }
             }
             OutsideEvent::Everything => {
                 self.counters.outside_losses += 1;
                 cx.outside.all_changed();
-                cx.values.end_all();
+                cx.all_change();
                 let version = cx.versions.next();
                 cx.backend.forget_versions(version);
                 self.keys = cx.directory.with_copies().collect();

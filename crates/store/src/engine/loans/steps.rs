@@ -112,7 +112,7 @@ impl Loans {
         let Some(lent) = self.open.get(&id) else { return };
         self.counters.loan_flushes += 1;
         let ticket = cx.waiting.ticket();
-        cx.values.end(id);
+        cx.changes(id);
         let key = lent.named(id);
         match cx.backend.put(key, Put::of(value, version), cx.now_ns, ticket) {
             Reply::Now(change) => self.flushed(cx, id, change),

@@ -1,0 +1,175 @@
+//! Values that are kept for the next who wants a grant.
+
+use holder::mutants::{Mutant, choose};
+
+use super::{remote::RemoteBackend, *};
+use crate::{
+    backend::{Change, Completion, Item, OutsideEvent, ReadOutcome, Ticket},
+    coherence::Watch,
+};
+
+const KEY: &[u8] = b"k";
+const OLD: &[u8] = b"old";
+const NEW: &[u8] = b"new";
+
+/// A store whose backend tells of changes, and the test's end of that.
+struct Behind {
+    store: Store,
+    backend: RemoteBackend,
+    requests: u64,
+    now_ns: u64,
+}
+
+impl Behind {
+    fn new() -> Behind {
+        let mut store = Store::new();
+        let backend = RemoteBackend::new(Watch::Tracked);
+        store.engine.facts.backend = Box::new(backend.clone());
+        store.lease().expect("a lease");
+        store.engine.facts.outside.watches(Watch::Tracked);
+        Behind { store, backend, requests: 0, now_ns: LATER_NS }
+    }
+
+    /// Asks for a grant; whether the backend was asked.
+    fn fetch(&mut self) -> bool {
+        self.requests += 1;
+        let fetch = Header {
+            tenant: KEYED,
+            request: self.requests,
+            epoch: Epoch::new(1, 10),
+            flags: Flags::GRANT,
+            ..Header::new(Op::FetchRequest)
+        };
+        let before = self.reads();
+        self.store.hand_in_at(fetch, KEY, &[], 0, self.now_ns);
+        self.reads() > before
+    }
+
+    fn reads(&self) -> usize {
+        self.backend.count(|call| matches!(call, remote::BackendCall::Read(_)))
+    }
+
+    /// The backend answers a question.
+    fn finds(&mut self, ticket: Ticket, value: &[u8]) {
+        let item = Item { value: value.to_vec(), version: 5, expiry_ms: 0 };
+        let found = Completion::Get(ticket, ReadOutcome::Item(item));
+        self.store.engine.complete(found, self.now_ns, &mut self.store.out);
+    }
+
+    /// One value has been read for a grant.
+    fn with_value(value: &[u8]) -> Behind {
+        let mut behind = Behind::new();
+        assert!(behind.fetch());
+        let ticket = behind.backend.take_read();
+        behind.finds(ticket, value);
+        assert_eq!(behind.granted(), [value]);
+        behind
+    }
+
+    /// The values that were granted since the last time.
+    fn granted(&mut self) -> Vec<Vec<u8>> {
+        let sent: Vec<Vec<u8>> = self.store.sent().collect();
+        let packets = sent.iter().map(|bytes| Packet::decode(bytes).expect("a packet"));
+        let grants = packets.filter(|packet| packet.header.flags.has(Flags::GRANT));
+        grants.map(|packet| packet.value.to_vec()).collect()
+    }
+
+    /// Another than the store changes the key; the switch is rid of its copy.
+    fn changed_outside(&mut self) {
+        let changed = OutsideEvent::Changed { tenant: KEYED, key: KEY.into() };
+        let told = Completion::Outside(changed);
+        self.store.engine.complete(told, self.now_ns, &mut self.store.out);
+        self.acknowledge();
+    }
+
+    fn acknowledge(&mut self) {
+        self.store.hand_in_at(ack(11, 10), KEY, &[], 0, self.now_ns);
+    }
+
+    /// A write comes and goes, past the switch.
+    fn write(&mut self) {
+        self.requests += 1;
+        let write = Header {
+            tenant: KEYED,
+            client: 7,
+            request: self.requests,
+            ..Header::new(Op::WriteRequest)
+        };
+        self.store.hand_in_at(write, KEY, NEW, 0, self.now_ns);
+        self.acknowledge();
+        let ticket = self.backend.take_write();
+        let done = Completion::Change(ticket, Change::Done(9));
+        self.store.engine.complete(done, self.now_ns, &mut self.store.out);
+    }
+}
+
+#[test]
+fn whoever_wants_what_another_was_granted_is_granted_it_without_the_backend() {
+    let mut behind = Behind::with_value(OLD);
+    assert!(!behind.fetch());
+    assert_eq!(behind.granted(), [OLD]);
+    assert_eq!(behind.store.engine.counters().read.grants_from_memory, 1);
+}
+
+#[test]
+fn it_is_read_anew_after_a_lease_whatever_was_told() {
+    let mut behind = Behind::with_value(OLD);
+    behind.now_ns += behind.store.engine.facts.leases.length_ns();
+    behind.store.engine.facts.outside.seen(behind.now_ns);
+    let lease = Header { epoch: Epoch::new(1, 0), ..Header::new(Op::LeaseRequest) };
+    let lease = Header { tenant: TENANT_SYSTEM, version: 1, ..lease };
+    behind.store.hand_in_at(lease, &[], &[], 0, behind.now_ns);
+    assert!(behind.fetch());
+    assert_eq!(behind.granted(), Vec::<Vec<u8>>::new());
+    assert_eq!(behind.store.engine.counters().read.grants_from_memory, 0);
+}
+
+#[test]
+fn what_a_write_or_another_has_changed_is_asked_of_the_backend() {
+    choose(None);
+    for change in [Behind::write, Behind::changed_outside] {
+        let mut behind = Behind::with_value(OLD);
+        change(&mut behind);
+        behind.granted();
+        assert!(behind.fetch());
+        assert_eq!(behind.granted(), Vec::<Vec<u8>>::new());
+        let ticket = behind.backend.take_read();
+        behind.finds(ticket, NEW);
+        assert_eq!(behind.granted(), [NEW]);
+    }
+    choose(Some(Mutant::KeptOn));
+    let mut behind = Behind::with_value(OLD);
+    behind.write();
+    behind.granted();
+    assert!(!behind.fetch());
+    assert_eq!(behind.granted(), [OLD], "the mutant is noticed");
+    choose(None);
+}
+
+/// The backend's answer to a question of before a write may come after the write's, on another
+/// connection; and so may a second request under the epoch of the first.
+fn answer_of_before_a_write() -> Behind {
+    let mut behind = Behind::new();
+    assert!(behind.fetch());
+    let early = behind.backend.take_read();
+    behind.write();
+    assert!(behind.fetch());
+    let late = behind.backend.take_read();
+    behind.finds(early, OLD);
+    behind.granted();
+    assert!(late > early);
+    behind
+}
+
+#[test]
+fn what_was_read_before_a_write_is_kept_for_nobody() {
+    choose(None);
+    let mut behind = answer_of_before_a_write();
+    assert!(behind.fetch());
+    assert_eq!(behind.granted(), Vec::<Vec<u8>>::new());
+    choose(Some(Mutant::KeptLate));
+    let mut behind = answer_of_before_a_write();
+    assert!(!behind.fetch());
+    assert_eq!(behind.granted(), [OLD], "the mutant is noticed");
+    choose(None);
+}
