@@ -17,6 +17,8 @@ pub struct Answer {
     pub(crate) value: Bytes,
     /// Length of the whole value in bytes.
     pub(crate) len: usize,
+    /// It is of a copy that the client keeps.
+    pub(crate) from_copy: bool,
 }
 
 /// What an answer has to know of the request beside what its own packet says.
@@ -34,7 +36,7 @@ impl Answer {
     /// The answer that one packet is: its header, with a whole value that is opened already;
     /// `store` has sent it, or the switch that answers in its place.
     pub fn new(store: SocketAddr, request: Request, header: Header, value: Bytes) -> Answer {
-        Answer { store, request, header, len: value.len(), value }
+        Answer { store, request, header, len: value.len(), value, from_copy: false }
     }
 
     /// What a read found; none: there is no such key.
@@ -49,6 +51,7 @@ impl Answer {
                 expires_in: (header.expiry_ms > 0)
                     .then(|| Duration::from_millis(header.expiry_ms.into())),
                 from_switch: header.flags.has(Flags::CACHED),
+                from_copy: self.from_copy,
                 bytes: self.value,
             })),
             Status::NotFound => Ok(None),
@@ -67,6 +70,7 @@ impl Answer {
             version: value.version,
             expires_in: value.expires_in,
             from_switch: value.from_switch,
+            from_copy: value.from_copy,
         }))
     }
 

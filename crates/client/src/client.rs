@@ -9,13 +9,17 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
+use holder::HolderCounts;
 use tokio::{sync::Semaphore, time::timeout_at};
-use wire::Cluster;
+use wire::{Cluster, Flags, Header, Op};
 
 use crate::{
     Answer, Condition, Counts, Error, Metadata, Operation, Options, Value,
+    answer::Request,
     call::{Call, Step},
     clock,
+    copies::CopiesThread,
+    operation::check_key,
     port::Port,
     rules::Rules,
     window::WriteWindow,
@@ -36,6 +40,8 @@ struct Inner {
     free: Semaphore,
     /// One per store.
     windows: Vec<WriteWindow>,
+    /// Of what is read most, if some are kept.
+    copies: Option<CopiesThread>,
 }
 
 impl Client {
@@ -51,10 +57,18 @@ impl Client {
         options: Options,
     ) -> Result<Client, Error> {
         let rules = Rules::new(cluster, tenant, options, rand::random())?;
+        let counters = rules.counters.clone();
+        let told = move |counts: HolderCounts| {
+            counters.local_grants.add(counts.grants);
+            counters.local_invalidations.add(counts.invalidations);
+        };
+        let bytes = rules.options.cache;
+        let keep = || CopiesThread::start(cluster, tenant, bytes, told);
         let open = |v6| rules.routes.has_family(v6).then(|| Port::open(v6, &rules)).transpose();
         let inner = Inner {
             v4: open(false)?,
             v6: open(true)?,
+            copies: (bytes > 0).then(keep).transpose()?,
             free: Semaphore::new(rules.options.max_in_flight),
             windows: (0..rules.routes.windows).map(|_| WriteWindow::new()).collect(),
             rules,
@@ -188,9 +202,41 @@ impl Client {
 }
 
 impl Inner {
+    /// What a read finds in a copy that may be served now; none: it has to be asked for, or nothing
+    /// is read.
+    fn read_copy(&self, operation: &Operation<'_>) -> Result<Option<Answer>, Error> {
+        let (Operation::Get { key } | Operation::About { key }) = operation else {
+            return Ok(None);
+        };
+        let Some(CopiesThread { copies, .. }) = &self.copies else { return Ok(None) };
+        check_key(key)?;
+        let rules = &self.rules;
+        let name = rules.envelope.name(key);
+        let name = name.as_ref();
+        let now_ns = clock::now_ns();
+        let copied = copies.read_copy(copies.hash(name), name, now_ns, |copy| {
+            let left_ms = copy.expires_ns.saturating_sub(now_ns) / 1_000_000;
+            let expiry_ms = match copy.expires_ns {
+                0 => 0,
+                _ => u32::try_from(left_ms).unwrap_or(u32::MAX).max(1),
+            };
+            let header = Header { version: copy.version, expiry_ms, ..Header::new(Op::ReadReply) };
+            (header, Bytes::copy_from_slice(&copy.value))
+        });
+        let Some((header, value)) = copied else { return Ok(None) };
+        rules.counters.local_hits.add_one();
+        let store = rules.routes.store_of(rules.secrets.hash.key_hash(rules.tenant, name)).store;
+        let value = rules.envelope.open(name, value, store, Flags::NONE)?;
+        let request = Request { tenant: rules.tenant, value_len: 0, is_write: false };
+        Ok(Some(Answer { from_copy: true, ..Answer::new(store, request, header, value) }))
+    }
+
     /// Carries an operation out: sends until its final answer comes or the deadline has passed.
     async fn call(&self, operation: &Operation<'_>) -> Result<Answer, Error> {
         let rules = &self.rules;
+        if let Some(answer) = self.read_copy(operation)? {
+            return Ok(answer);
+        }
         let mut call = Call::new(rules, operation, clock::now_ns())?;
         let deadline = clock::timer(call.deadline_ns());
         let full = |_| rules.full();

@@ -41,6 +41,12 @@ counters! {
     changed,
     /// Requests that a store put off with `TryAgain`.
     put_off,
+    /// Reads answered from copies that this client keeps.
+    local_hits,
+    /// Copies that stores granted.
+    local_grants,
+    /// Copies that stores called back.
+    local_invalidations,
 }
 
 /// A count that may be a little behind when it is read.
@@ -49,6 +55,10 @@ pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     pub fn add_one(&self) {
-        self.0.fetch_add(1, Relaxed);
+        self.add(1);
+    }
+
+    pub fn add(&self, times: u64) {
+        self.0.fetch_add(times, Relaxed);
     }
 }

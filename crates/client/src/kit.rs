@@ -5,6 +5,7 @@
 pub use crate::{
     answer::Request,
     clock::{now_ns, timer},
+    copies::{CopiesThread, LocalCopies},
     envelope::{Envelope, Name},
     operation::check_key,
     payload::{max_payload, short_payload},

@@ -28,6 +28,14 @@ pub struct Options {
     /// are written, or until the bytes that were read are dropped; `None`: they take what
     /// they need.
     pub memory: Option<Memory>,
+    /// Bytes for copies of what is read most, from which reads are answered without a packet, and
+    /// never with what a write has made old; 0: none. A thread of the client's own keeps them. Whoever
+    /// writes waits for its acknowledgement, or for a lease if this process stands still. [`Client`]
+    /// keeps them, a [`Machine`] does not. Default 0.
+    ///
+    /// [`Client`]: crate::Client
+    /// [`Machine`]: crate::Machine
+    pub cache: usize,
     /// Seals what is written and opens what is read; `None`: keys and values travel and are kept as
     /// they are. All clients of a tenant must agree: a sealed key is another key.
     pub seal: Option<Seal>,
@@ -43,6 +51,7 @@ impl Default for Options {
             max_timeout: Duration::from_millis(500),
             expected_value: 256,
             memory: None,
+            cache: 0,
             seal: None,
         }
     }

@@ -18,6 +18,8 @@ pub struct Value {
     pub expires_in: Option<Duration>,
     /// Whether a switch answered and not the store.
     pub from_switch: bool,
+    /// Whether a copy answered that this client keeps ([`crate::Options::cache`]).
+    pub from_copy: bool,
 }
 
 /// What a read found, without the value.
@@ -31,6 +33,8 @@ pub struct Metadata {
     pub expires_in: Option<Duration>,
     /// As of [`Value::from_switch`].
     pub from_switch: bool,
+    /// As of [`Value::from_copy`].
+    pub from_copy: bool,
 }
 
 /// What must hold for a write to take place.

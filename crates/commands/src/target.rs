@@ -50,6 +50,21 @@ impl Target {
         &self,
         call: impl AsyncFnOnce(Client) -> Result<T, client::Error>,
     ) -> anyhow::Result<(T, Duration)> {
+        self.run_caching(0, async |client| {
+            let start = Instant::now();
+            Ok((call(client).await?, start.elapsed()))
+        })
+    }
+
+    /// Connects, with so many bytes for copies of what is read, and does this.
+    ///
+    /// # Errors
+    /// One line: what is wrong with the options, or what became of it.
+    pub fn run_caching<T>(
+        &self,
+        cache: usize,
+        work: impl AsyncFnOnce(Client) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
         end_when_unread();
         if self.timeout.is_zero() || self.timeout > Duration::from_secs(3600) {
             bail!("--timeout {:?}: expected more than 0 and at most 1h", self.timeout);
@@ -57,15 +72,13 @@ impl Target {
         let cluster = self.load()?;
         let options = Options {
             deadline: self.timeout,
+            cache,
             seal: self.seal_key.as_deref().map(read_seal).transpose()?,
             ..Options::default()
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
-            let client = Client::connect(&cluster, self.tenant, options).await?;
-            let start = Instant::now();
-            Ok((call(client).await?, start.elapsed()))
-        })
+        runtime
+            .block_on(async { work(Client::connect(&cluster, self.tenant, options).await?).await })
     }
 
     fn load(&self) -> anyhow::Result<Cluster> {

@@ -54,6 +54,15 @@ pub fn print(
     Ok(ExitCode::SUCCESS)
 }
 
+/// Who has answered.
+fn from(value: &Value) -> &'static str {
+    match (value.from_copy, value.from_switch) {
+        (true, _) => "local",
+        (_, true) => "switch",
+        _ => "store",
+    }
+}
+
 /// What a key has, as a JSON object.
 fn to_json(value: Option<&Value>, took: Duration) -> serde_json::Value {
     let latency_us = took.as_micros() as u64;
@@ -63,7 +72,7 @@ fn to_json(value: Option<&Value>, took: Duration) -> serde_json::Value {
     let mut json = serde_json::json!({
         "value": String::from_utf8_lossy(&value.bytes),
         "version": value.version,
-        "from": if value.from_switch { "switch" } else { "store" },
+        "from": from(value),
         "latency_us": latency_us,
     });
     if let Some(left) = value.expires_in {

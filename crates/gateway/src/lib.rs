@@ -13,7 +13,6 @@
 #![deny(unsafe_code)]
 
 mod backend_address;
-mod copies;
 mod counters;
 mod info;
 mod limits;

@@ -4,13 +4,12 @@
 use std::{future::Future, net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
-use client::{Machine, Memory, Options, Seal};
+use client::{Machine, Memory, Options, Seal, kit::CopiesThread};
 use tls::{Acceptor, ClientFiles, Connector, ServerFiles};
 use wire::{Cluster, Scheme, Store};
 
 use crate::{
     BackendAddress, Limits,
-    copies::CopiesThread,
     counters::Counters,
     loops::{
         EventLoop, Parts, Stopper, StorePort, Target, jobs::JobParts, owners::Owners,
@@ -96,7 +95,12 @@ pub async fn run(
     let keeps_copies = config.cache_bytes > 0 && by_packets.is_none();
     let start = || {
         let Config { cluster, tenant, cache_bytes, .. } = &config;
-        CopiesThread::start(cluster, *tenant, *cache_bytes, counters.clone())
+        let counters = counters.clone();
+        CopiesThread::start(cluster, *tenant, *cache_bytes, move |counts| {
+            counters.local_grants.add(counts.grants);
+            counters.local_refusals.add(counts.refused);
+            counters.local_invalidations.add(counts.invalidations);
+        })
     };
     let keeper = keeps_copies.then(start).transpose()?;
     let local = keeper.as_ref().map(|keeper| keeper.copies.clone());
@@ -192,9 +196,7 @@ pub async fn run(
     if tokio::time::timeout(STOPS_WITHIN, all).await.is_err() {
         tracing::warn!("connections did not end in time");
     }
-    if let Some(keeper) = keeper {
-        keeper.stop();
-    }
+    drop(keeper);
     for thread in threads.into_iter().filter(|thread| thread.is_finished()) {
         thread.join().map_err(|_| anyhow::anyhow!("an event loop panicked"))??;
     }

@@ -10,9 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use client::Memory;
+use client::{Memory, kit::LocalCopies};
 
-use crate::{Limits, copies::LocalCopies, counters::Counters, stats::Stats};
+use crate::{Limits, counters::Counters, stats::Stats};
 
 /// Least time between two log lines about foreign protocols, as in Redis, or failures of TLS.
 const SAID_EVERY_S: u64 = 60;

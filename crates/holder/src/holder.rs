@@ -76,6 +76,20 @@ pub struct HolderCounts {
     pub ignored: u64,
 }
 
+impl HolderCounts {
+    /// What has been done since it had done this.
+    pub fn since(&self, before: &HolderCounts) -> HolderCounts {
+        HolderCounts {
+            fetches: self.fetches - before.fetches,
+            grants: self.grants - before.grants,
+            refused: self.refused - before.refused,
+            invalidations: self.invalidations - before.invalidations,
+            leases: self.leases - before.leases,
+            ignored: self.ignored - before.ignored,
+        }
+    }
+}
+
 /// One holder.
 pub struct Holder {
     cache: Arc<Cache>,

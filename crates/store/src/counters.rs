@@ -96,8 +96,8 @@ pub struct ReadCounters {
     pub reads_parts: u64,
     /// Fetches by switch agents.
     pub fetches: u64,
-    /// Grants of a value that was kept from another: the backend was not asked.
-    pub grants_from_memory: u64,
+    /// Reads and fetches of a value that was read for a grant of another: the backend was not asked.
+    pub reads_from_memory: u64,
     /// Retransmissions of a read that waits for the backend: ignored.
     pub duplicates_reads: u64,
     /// Reads of large values refused with TryAgain: others wrote while the backend was read.

@@ -118,6 +118,7 @@ impl Call {
             header,
             value,
             len,
+            from_copy: false,
         }
     }
 

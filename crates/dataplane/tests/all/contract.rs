@@ -292,10 +292,14 @@ fn network(switch: &Switch, mode: Mode) -> (UdpSocket, Switch, Vec<dataplane::At
     (socket, far, attached.to_vec())
 }
 
-/// What the kernel counts of each link here.
+/// What the kernel counts of each link here, and of the protocols above them.
 fn link_counts() -> String {
     let shown = std::process::Command::new("ip").args(["-s", "link", "show"]).output();
-    String::from_utf8_lossy(&shown.expect("iproute2").stdout).into_owned()
+    let links = String::from_utf8_lossy(&shown.expect("iproute2").stdout).into_owned();
+    let protocols = ["snmp", "netstat"].map(|name| {
+        std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
+    });
+    links + &protocols.concat()
 }
 
 fn copies(mode: Mode) {

@@ -50,6 +50,7 @@ use std::{
 };
 
 use ::client::Machine;
+use ::client::kit::LocalCopies;
 use hashbrown::{DefaultHashBuilder, HashMap};
 use mio::{
     Events, Poll, Token,
@@ -76,9 +77,7 @@ use self::{
     upstream::{Kind, Phase, Upstream},
     users::Users,
 };
-use crate::{
-    copies::LocalCopies, network_use::NetworkUse, shared::GatewayState, strings::session::Session,
-};
+use crate::{network_use::NetworkUse, shared::GatewayState, strings::session::Session};
 
 /// Bytes that are read from a socket at once.
 const READ_BYTES: usize = 64 << 10;

@@ -32,16 +32,20 @@ impl Behind {
 
     /// Asks for a grant; whether the backend was asked.
     fn fetch(&mut self) -> bool {
+        let epoch = Epoch::new(1, 10);
+        self.ask(Header { epoch, flags: Flags::GRANT, ..Header::new(Op::FetchRequest) })
+    }
+
+    /// Reads, and wants no grant; whether the backend was asked.
+    fn read(&mut self) -> bool {
+        self.ask(Header::new(Op::ReadRequest))
+    }
+
+    fn ask(&mut self, header: Header) -> bool {
         self.requests += 1;
-        let fetch = Header {
-            tenant: KEYED,
-            request: self.requests,
-            epoch: Epoch::new(1, 10),
-            flags: Flags::GRANT,
-            ..Header::new(Op::FetchRequest)
-        };
         let before = self.reads();
-        self.store.hand_in_at(fetch, KEY, &[], 0, self.now_ns);
+        let header = Header { tenant: KEYED, request: self.requests, ..header };
+        self.store.hand_in_at(header, KEY, &[], 0, self.now_ns);
         self.reads() > before
     }
 
@@ -108,7 +112,25 @@ fn whoever_wants_what_another_was_granted_is_granted_it_without_the_backend() {
     let mut behind = Behind::with_value(OLD);
     assert!(!behind.fetch());
     assert_eq!(behind.granted(), [OLD]);
-    assert_eq!(behind.store.engine.counters().read.grants_from_memory, 1);
+    assert_eq!(behind.store.engine.counters().read.reads_from_memory, 1);
+}
+
+#[test]
+fn a_read_is_answered_from_it_while_the_store_hears_what_others_do() {
+    let mut behind = Behind::with_value(OLD);
+    behind.store.engine.facts.outside.seen(behind.now_ns);
+    assert!(!behind.read());
+    let answer = behind.store.sent().next().expect("an answer");
+    assert_eq!(Packet::decode(&answer).expect("a packet").value, OLD);
+    behind.now_ns += behind.store.engine.facts.leases.length_ns() - 1;
+    assert!(!behind.read());
+    let mut deaf = Behind::new();
+    let length_ns = deaf.store.engine.facts.leases.length_ns();
+    deaf.store.engine.facts.outside.seen(deaf.now_ns - length_ns);
+    deaf.fetch();
+    let ticket = deaf.backend.take_read();
+    deaf.finds(ticket, OLD);
+    assert!(deaf.read(), "it may be older than a copy may be");
 }
 
 #[test]
@@ -121,7 +143,7 @@ fn it_is_read_anew_after_a_lease_whatever_was_told() {
     behind.store.hand_in_at(lease, &[], &[], 0, behind.now_ns);
     assert!(behind.fetch());
     assert_eq!(behind.granted(), Vec::<Vec<u8>>::new());
-    assert_eq!(behind.store.engine.counters().read.grants_from_memory, 0);
+    assert_eq!(behind.store.engine.counters().read.reads_from_memory, 0);
 }
 
 #[test]

@@ -1,9 +1,11 @@
-//! Copies of hot keys that the gateway keeps: the thread that talks with stores about them, and
-//! what event loops see of it.
+//! Copies of hot keys that this process keeps: the thread that talks with stores about them, and
+//! what whoever reads sees of it.
 //!
-//! In: keys that loops want kept, and datagrams of stores. Out: what the [`Holder`] says, and
-//! values in the [`Cache`], from which loops answer by themselves. The thread sleeps while nothing
-//! is wanted and no copy is read.
+//! In: keys that readers want kept, and datagrams of stores. Out: what the [`Holder`] says, and
+//! values in the [`Cache`], from which readers answer by themselves: [`crate::Client`], and the
+//! gateway's event loops. The thread sleeps while nothing is wanted and no copy is read. It is one
+//! of its own, since a write anywhere waits for its acknowledgement, whatever else this process
+//! does.
 
 use std::{
     io,
@@ -16,13 +18,11 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::Context;
-use client::kit;
-use holder::{Cache, Holder, HolderCounts, HolderOptions, Miss};
+use holder::{Cache, CopiedValue, Holder, HolderCounts, HolderOptions, Miss};
 use mio::{Events, Interest, Poll, Token, Waker, net::UdpSocket};
 use wire::Cluster;
 
-use crate::counters::Counters;
+use crate::{Error, clock, port::open_socket};
 
 /// Room for a datagram in bytes.
 const SLOT: usize = 2048;
@@ -32,17 +32,17 @@ const WISHES_MOST: usize = 4096;
 const LATER_NS: u64 = 100_000_000;
 const WAKER: Token = Token(2);
 
-/// A key that loops want kept, with its hash in the cache.
+/// A key that is to be kept, with its hash in the cache.
 type Wish = (u64, Box<[u8]>);
 
-/// What event loops see of the copies.
+/// What readers see of the copies.
 #[derive(Clone)]
-pub(crate) struct LocalCopies {
+pub struct LocalCopies {
     cache: Arc<Cache>,
     wishes: Arc<Wishes>,
 }
 
-/// What loops tell the thread.
+/// What readers tell the thread.
 struct Wishes {
     keys: Mutex<Vec<Wish>>,
     waker: Waker,
@@ -60,14 +60,26 @@ impl LocalCopies {
     /// may be served, which is handed on then.
     #[inline]
     pub fn read(&self, hash: u64, key: &[u8], now_ns: u64, serve: impl FnOnce(&[u8])) -> bool {
-        match self.cache.read(hash, key, now_ns, serve) {
-            Ok(()) => true,
-            Err(Miss::Elsewhere) => false,
+        self.read_copy(hash, key, now_ns, |copy| serve(&copy.value)).is_some()
+    }
+
+    /// As [`LocalCopies::read`], with the whole copy; what was made of it.
+    #[inline]
+    pub fn read_copy<R>(
+        &self,
+        hash: u64,
+        key: &[u8],
+        now_ns: u64,
+        serve: impl FnOnce(&CopiedValue<Box<[u8]>>) -> R,
+    ) -> Option<R> {
+        match self.cache.read_copy(hash, key, now_ns, serve) {
+            Ok(served) => Some(served),
+            Err(Miss::Elsewhere) => None,
             Err(Miss::Wanted) => {
                 if !self.wishes.add((hash, key.into())) {
                     self.cache.put_off(hash, key, now_ns + LATER_NS);
                 }
-                false
+                None
             }
         }
     }
@@ -97,11 +109,16 @@ impl Wishes {
     }
 }
 
-/// The thread.
-pub(crate) struct CopiesThread {
+/// The thread. It ends when this is dropped: nothing is served from copies any more then, and
+/// stores are told.
+pub struct CopiesThread {
+    /// What readers see.
     pub copies: LocalCopies,
-    thread: JoinHandle<()>,
+    thread: Option<JoinHandle<()>>,
 }
+
+/// What has been done since the last time is told to.
+type Told = Box<dyn FnMut(HolderCounts) + Send>;
 
 /// What the thread works with.
 struct Keeper {
@@ -109,36 +126,41 @@ struct Keeper {
     sockets: [Option<UdpSocket>; 2],
     holder: Holder,
     wishes: Arc<Wishes>,
-    counters: Arc<Counters>,
-    told: HolderCounts,
+    counted: HolderCounts,
+    told: Told,
 }
 
 impl CopiesThread {
-    /// Keeps copies of a tenant's keys, in so many bytes.
+    /// Keeps copies of a tenant's keys, in so many bytes; `told` hears what has been done since it
+    /// was called last.
     ///
     /// # Errors
-    /// The tenant is not in the cluster, or the system refuses a socket or a thread.
+    /// [`Error::UnknownTenant`], or [`Error::Socket`] if the system refuses a socket or a thread.
     pub fn start(
         cluster: &Cluster,
         tenant: u32,
         bytes: usize,
-        counters: Arc<Counters>,
-    ) -> anyhow::Result<CopiesThread> {
-        let poll = Poll::new()?;
+        told: impl FnMut(HolderCounts) + Send + 'static,
+    ) -> Result<CopiesThread, Error> {
+        let refused = |source| {
+            let what = "cannot begin to keep copies".into();
+            Error::Socket { what, source }
+        };
+        let poll = Poll::new().map_err(refused)?;
         let wishes = Arc::new(Wishes {
             keys: Mutex::default(),
-            waker: Waker::new(poll.registry(), WAKER)?,
+            waker: Waker::new(poll.registry(), WAKER).map_err(refused)?,
             ends: AtomicBool::new(false),
         });
         let cache = Arc::new(Cache::new(bytes, Holder::stores(cluster)));
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let options = HolderOptions::starting(tenant, rand::random(), since_1970);
-        let holder = Holder::new(cluster, options, cache.clone(), kit::now_ns())
-            .with_context(|| format!("tenant {tenant} is not in the cluster file"))?;
+        let holder = Holder::new(cluster, options, cache.clone(), clock::now_ns())
+            .ok_or(Error::UnknownTenant(tenant))?;
         let mut sockets = [None, None];
         for (at, socket) in sockets.iter_mut().enumerate() {
             if cluster.stores.iter().any(|store| usize::from(store.address.is_ipv6()) == at) {
-                *socket = Some(kit::open_socket(at == 1, |socket| {
+                *socket = Some(open_socket(at == 1, |socket| {
                     let mut socket = UdpSocket::from_std(socket.into());
                     poll.registry().register(&mut socket, Token(at), Interest::READABLE)?;
                     Ok(socket)
@@ -146,18 +168,19 @@ impl CopiesThread {
             }
         }
         let copies = LocalCopies { cache, wishes: wishes.clone() };
-        let told = HolderCounts::default();
-        let keeper = Keeper { poll, sockets, holder, wishes, counters, told };
-        let thread = std::thread::Builder::new().name("gateway-copies".into());
-        let thread = thread.spawn(move || keeper.run()).context("a thread for copies")?;
-        Ok(CopiesThread { copies, thread })
+        let (counted, told) = (HolderCounts::default(), Box::new(told));
+        let keeper = Keeper { poll, sockets, holder, wishes, counted, told };
+        let thread = std::thread::Builder::new().name("copies".into());
+        let thread = thread.spawn(move || keeper.run()).map_err(refused)?;
+        Ok(CopiesThread { copies, thread: Some(thread) })
     }
+}
 
-    /// Ends it: nothing is served from copies any more, and stores are told.
-    pub fn stop(self) {
+impl Drop for CopiesThread {
+    fn drop(&mut self) {
         self.copies.wishes.ends.store(true, Ordering::Release);
         let _ = self.copies.wishes.waker.wake();
-        let _ = self.thread.join();
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -166,7 +189,7 @@ impl Keeper {
         let mut events = Events::with_capacity(64);
         let mut buffer = vec![0; SLOT];
         loop {
-            let left_ns = self.holder.next_ns().map(|at_ns| at_ns.saturating_sub(kit::now_ns()));
+            let left_ns = self.holder.next_ns().map(|at_ns| at_ns.saturating_sub(clock::now_ns()));
             match self.poll.poll(&mut events, left_ns.map(Duration::from_nanos)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
@@ -183,7 +206,7 @@ impl Keeper {
                     self.receive(event.token().0, &mut buffer);
                 }
             }
-            let now_ns = kit::now_ns();
+            let now_ns = clock::now_ns();
             for (hash, key) in self.wishes.take() {
                 self.holder.want(hash, &key, now_ns);
             }
@@ -196,7 +219,7 @@ impl Keeper {
     }
 
     fn end(&mut self) {
-        self.holder.leave(kit::now_ns());
+        self.holder.leave(clock::now_ns());
         self.flush();
     }
 
@@ -206,7 +229,7 @@ impl Keeper {
             let Some(Some(socket)) = self.sockets.get(at) else { return };
             match socket.recv_from(buffer) {
                 Ok((len, from)) => {
-                    self.holder.take(&buffer[..len], from, kit::now_ns());
+                    self.holder.take(&buffer[..len], from, clock::now_ns());
                     // A writer waits for what answers an invalidation.
                     self.flush();
                 }
@@ -227,12 +250,9 @@ impl Keeper {
         }
     }
 
-    /// Adds what has been done to what the gateway counts.
     fn tell(&mut self) {
         let now = self.holder.counts();
-        let before = std::mem::replace(&mut self.told, now);
-        self.counters.local_grants.add(now.grants - before.grants);
-        self.counters.local_refusals.add(now.refused - before.refused);
-        self.counters.local_invalidations.add(now.invalidations - before.invalidations);
+        let before = std::mem::replace(&mut self.counted, now);
+        (self.told)(now.since(&before));
     }
 }
