@@ -214,7 +214,7 @@ impl Inner {
         let name = rules.envelope.name(key);
         let name = name.as_ref();
         let now_ns = clock::now_ns();
-        let copied = copies.read_copy(copies.hash(name), name, now_ns, |copy| {
+        let copied = copies.read(copies.hash(name), name, now_ns, |copy| {
             let left_ms = copy.expires_ns.saturating_sub(now_ns) / 1_000_000;
             let expiry_ms = match copy.expires_ns {
                 0 => 0,
@@ -223,7 +223,7 @@ impl Inner {
             let header = Header { version: copy.version, expiry_ms, ..Header::new(Op::ReadReply) };
             (header, Bytes::copy_from_slice(&copy.value))
         });
-        let Some((header, value)) = copied else { return Ok(None) };
+        let Ok((header, value)) = copied else { return Ok(None) };
         rules.counters.local_hits.add_one();
         let store = rules.routes.store_of(rules.secrets.hash.key_hash(rules.tenant, name)).store;
         let value = rules.envelope.open(name, value, store, Flags::NONE)?;

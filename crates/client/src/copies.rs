@@ -56,31 +56,26 @@ impl LocalCopies {
         self.cache.hash(key)
     }
 
-    /// A read of the key with this hash that came before `now_ns`: whether there is a copy that
-    /// may be served, which is handed on then.
+    /// A read of the key with this hash that came before `now_ns`: if there is a copy that may be
+    /// served, it is handed on.
+    ///
+    /// # Errors
+    /// There is none; [`Miss::Fetched`]: but there will be, if its store agrees.
     #[inline]
-    pub fn read(&self, hash: u64, key: &[u8], now_ns: u64, serve: impl FnOnce(&[u8])) -> bool {
-        self.read_copy(hash, key, now_ns, |copy| serve(&copy.value)).is_some()
-    }
-
-    /// As [`LocalCopies::read`], with the whole copy; what was made of it.
-    #[inline]
-    pub fn read_copy<R>(
+    pub fn read<R>(
         &self,
         hash: u64,
         key: &[u8],
         now_ns: u64,
         serve: impl FnOnce(&CopiedValue<Box<[u8]>>) -> R,
-    ) -> Option<R> {
+    ) -> Result<R, Miss> {
         match self.cache.read_copy(hash, key, now_ns, serve) {
-            Ok(served) => Some(served),
-            Err(Miss::Elsewhere) => None,
+            Err(Miss::Wanted) if self.wishes.add((hash, key.into())) => Err(Miss::Fetched),
             Err(Miss::Wanted) => {
-                if !self.wishes.add((hash, key.into())) {
-                    self.cache.put_off(hash, key, now_ns + LATER_NS);
-                }
-                None
+                self.cache.put_off(hash, key, now_ns + LATER_NS);
+                Err(Miss::Elsewhere)
             }
+            served_or_not => served_or_not,
         }
     }
 

@@ -2,6 +2,8 @@
 //! [`Answer`](crate::Answer) and [`Error`](crate::Error): the same clock, sockets, waits, seals and
 //! bounds as [`Client`](crate::Client)'s.
 
+pub use holder::Miss;
+
 pub use crate::{
     answer::Request,
     clock::{now_ns, timer},

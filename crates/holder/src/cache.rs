@@ -31,6 +31,8 @@ const LONGEST: usize = 1 << 20;
 pub enum Miss {
     /// There is no copy of the key.
     Elsewhere,
+    /// There is none, and the key is being fetched: its store is at work on it.
+    Fetched,
     /// There is none, and the caller is to have it fetched ([`crate::Holder::want`]). Nobody else
     /// is told so until that is over.
     Wanted,
@@ -101,6 +103,7 @@ impl Cache {
         match self.with(hash, |shelf| shelf.read(hash, key, now_ns, serve)) {
             ShelfAnswer::Here(result) => Ok(result),
             ShelfAnswer::Elsewhere => Err(Miss::Elsewhere),
+            ShelfAnswer::Fetched => Err(Miss::Fetched),
             ShelfAnswer::Wanted => Err(Miss::Wanted),
         }
     }

@@ -98,6 +98,9 @@ pub struct ReadCounters {
     pub fetches: u64,
     /// Reads and fetches of a value that was read for a grant of another: the backend was not asked.
     pub reads_from_memory: u64,
+    /// Reads and fetches answered with what the backend said to another's, asked since the key was
+    /// changed last.
+    pub reads_joined: u64,
     /// Retransmissions of a read that waits for the backend: ignored.
     pub duplicates_reads: u64,
     /// Reads of large values refused with TryAgain: others wrote while the backend was read.

@@ -499,7 +499,7 @@ impl Engine {
             Completion::Settled => self.keys.settled(cx),
             Completion::Get(ticket, found) => match cx.waiting.remove(ticket) {
                 Some(BackendRequest::Read(read)) => {
-                    self.reads.found(cx, ticket, &read.0, &read.1, found);
+                    self.reads.found(cx, ticket, &read, found);
                 }
                 Some(BackendRequest::Half(request, _)) => self.halves.found(cx, request, found),
                 Some(BackendRequest::Loan(id)) => self.loans.read(cx, id, ticket, found),

@@ -13,6 +13,7 @@ use super::{
     client::{Transition, Way},
     commands::{Act, Command},
     hello::Hello,
+    local::LocalOutcome,
     speaker::Speaker,
     upstream::{PendingCommand, Waiter},
     users::Login,
@@ -338,10 +339,13 @@ impl EventLoop {
         let name = said.word(1).unwrap_or_default();
         let key = self.key_hash(name);
         let store = self.store_of(name);
-        if self.read_local(at, command, name, (key, store)) {
+        let local = self.read_local(at, command, name, (key, store));
+        if local == LocalOutcome::Answered {
             return Next::On;
         }
-        let hot = self.goes_by_network(key);
+        // Of a key that is being fetched the store knows the value, or is asking for it: Redis need
+        // not be asked by each gateway that has lost its copy.
+        let hot = self.goes_by_network(key, local == LocalOutcome::Fetched);
         let upstream = self.upstream_way(at, store);
         let client = &mut self.clients[at];
         if client.writes() > 0 {

@@ -3,12 +3,25 @@
 //! A copy answers a read that nothing of its connection is to come before: no write and no read of
 //! the same key that is under way, and nothing of which it is not known what it reads.
 
+use ::client::kit::Miss;
+
 use super::{
     EventLoop,
     client::{Client, write_value},
     commands::{Command, LocalRead},
     dispatch::CommandText,
 };
+
+/// What copies have made of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LocalOutcome {
+    /// It is answered.
+    Answered,
+    /// There is no copy, and the key's store is being asked for one.
+    Fetched,
+    /// There is none.
+    Elsewhere,
+}
 
 impl Client {
     /// Whether a read of this key may be answered at once: nothing that is under way could be
@@ -19,14 +32,14 @@ impl Client {
 }
 
 impl EventLoop {
-    /// Answers the value of a key from a copy, if there is one. Whether it did.
+    /// Answers the value of a key from a copy, if there is one.
     pub(super) fn read_local(
         &mut self,
         at: usize,
         command: Command,
         name: &[u8],
         place: (u64, usize),
-    ) -> bool {
+    ) -> LocalOutcome {
         self.serve_local(at, command, name, place, |client, value| client.answer_value(value))
     }
 
@@ -49,7 +62,7 @@ impl EventLoop {
             _ => return false,
         };
         let place = (self.key_hash(name), self.store_of(name));
-        self.serve_local(at, command, name, place, |client, value| {
+        let outcome = self.serve_local(at, command, name, place, |client, value| {
             let mut bytes = vec![];
             match asks {
                 LocalRead::Exists => bytes.extend_from_slice(b":1\r\n"),
@@ -60,7 +73,8 @@ impl EventLoop {
                 LocalRead::Range => write_value(part(value, range), &mut bytes),
             }
             client.answer(&bytes);
-        })
+        });
+        outcome == LocalOutcome::Answered
     }
 
     fn serve_local(
@@ -70,26 +84,30 @@ impl EventLoop {
         name: &[u8],
         (key, store): (u64, usize),
         answer: impl FnOnce(&mut Client, &[u8]),
-    ) -> bool {
+    ) -> LocalOutcome {
         let client = &self.clients[at];
         if self.local.is_none() || key == 0 || !client.may_read_beside(key) {
-            return false;
+            return LocalOutcome::Elsewhere;
         }
         let speaker = client.speaker();
         if !self.may_read_all(speaker, store) {
-            return false;
+            return LocalOutcome::Elsewhere;
         }
-        let Some(local) = &self.local else { return false };
+        let Some(local) = &self.local else { return LocalOutcome::Elsewhere };
         let client = &mut self.clients[at];
-        let is_there = local.read(key, name, self.read_ns, |value| answer(client, value));
-        if is_there {
+        let served = local.read(key, name, self.read_ns, |copy| answer(client, &copy.value));
+        if served.is_ok() {
             match self.local_hits.iter_mut().find(|(row, _)| *row == command.row) {
                 Some((_, times)) => *times += 1,
                 None => self.local_hits.push((command.row, 1)),
             }
             self.touch_client(at);
         }
-        is_there
+        match served {
+            Ok(()) => LocalOutcome::Answered,
+            Err(Miss::Fetched) => LocalOutcome::Fetched,
+            Err(_) => LocalOutcome::Elsewhere,
+        }
     }
 
     /// Tells what was answered from copies in this round.

@@ -8,9 +8,24 @@ use wire::KeyHash;
 use super::replies::Origin;
 use crate::{backend::Ticket, directory::KeyId, shares::Shares};
 
+/// A read that the backend has not answered yet.
+pub(super) struct BackendRead {
+    pub origin: Origin,
+    pub key: Box<[u8]>,
+    /// Reads of the same key by others, which its answer answers, too.
+    pub joined: Vec<Origin>,
+}
+
+impl BackendRead {
+    /// Of this key, and nobody else wants it yet.
+    pub fn new(origin: Origin, key: &[u8]) -> BackendRead {
+        BackendRead { origin, key: key.into(), joined: vec![] }
+    }
+}
+
 /// A request that the backend has not answered yet.
 pub(super) enum BackendRequest {
-    Read(Box<(Origin, Box<[u8]>)>),
+    Read(Box<BackendRead>),
     Write(KeyId),
     /// A half's request, of this tenant.
     Half(decide::Request, u32),
@@ -23,24 +38,31 @@ pub(super) enum BackendRequest {
 /// for what.
 type ReadId = (SocketAddr, u32, u64, u64, KeyHash);
 
-fn read_id(origin: &Origin) -> ReadId {
+/// None: each push is one of a kind, at most one for each store and epoch.
+fn read_id(origin: &Origin) -> Option<ReadId> {
     let Origin { tenant, client, request, key_hash, .. } = *origin;
-    (origin.peer.address, tenant, client, request, key_hash)
+    let is_push = origin.op == wire::Op::ReplicaPush;
+    (!is_push).then_some((origin.peer.address, tenant, client, request, key_hash))
 }
 
 impl BackendRequest {
-    fn read_id(&self) -> Option<ReadId> {
-        match self {
-            // Each push is one of a kind: at most one for each store and epoch.
-            BackendRequest::Read(read) if read.0.op == wire::Op::ReplicaPush => None,
-            BackendRequest::Read(read) => Some(read_id(&read.0)),
+    /// The reads that it is for.
+    fn origins(&self) -> impl Iterator<Item = &Origin> {
+        let read = match self {
+            BackendRequest::Read(read) => Some(read),
             BackendRequest::Write(_) | BackendRequest::Half(..) | BackendRequest::Loan(_) => None,
-        }
+        };
+        read.into_iter().flat_map(|read| std::iter::once(&read.origin).chain(&read.joined))
+    }
+
+    /// The room that it takes.
+    fn cost(&self) -> usize {
+        self.origins().count().max(1)
     }
 
     fn tenant(&self) -> u32 {
         match self {
-            BackendRequest::Read(read) => read.0.tenant,
+            BackendRequest::Read(read) => read.origin.tenant,
             BackendRequest::Write(id) => id.0,
             BackendRequest::Half(_, tenant) => *tenant,
             BackendRequest::Loan(_) => wire::TENANT_SYSTEM,
@@ -86,9 +108,17 @@ impl BackendRequests {
 
     /// Whether a read waits that this one is a copy of.
     pub fn has_read(&self, origin: &Origin) -> bool {
-        origin.op != wire::Op::ReplicaPush
-            && !self.reads.is_empty()
-            && self.reads.contains(&read_id(origin))
+        !self.reads.is_empty() && read_id(origin).is_some_and(|id| self.reads.contains(&id))
+    }
+
+    /// Has a read answered with what the backend says to this question; false: nothing is asked
+    /// under that ticket. Both are of one key.
+    pub fn join(&mut self, ticket: Ticket, origin: Origin) -> bool {
+        let Some(BackendRequest::Read(read)) = self.asked.get_mut(&ticket) else { return false };
+        read.joined.push(origin);
+        self.shares.take(origin.tenant, 1);
+        self.reads.extend(read_id(&origin));
+        true
     }
 
     /// Whether nothing waits.
@@ -97,15 +127,15 @@ impl BackendRequests {
     }
 
     pub fn insert(&mut self, ticket: Ticket, asked: BackendRequest) {
-        self.shares.take(asked.tenant(), 1);
-        self.reads.extend(asked.read_id());
+        self.shares.take(asked.tenant(), asked.cost());
+        self.reads.extend(asked.origins().filter_map(read_id));
         self.asked.insert(ticket, asked);
     }
 
     pub fn remove(&mut self, ticket: Ticket) -> Option<BackendRequest> {
         let asked = self.asked.remove(&ticket)?;
-        self.shares.give_back(asked.tenant(), 1);
-        if let Some(id) = asked.read_id() {
+        self.shares.give_back(asked.tenant(), asked.cost());
+        for id in asked.origins().filter_map(read_id) {
             self.reads.remove(&id);
         }
         Some(asked)
@@ -119,7 +149,7 @@ impl BackendRequests {
             let is_write = matches!(asked, BackendRequest::Write(_));
             let gone = !is_write && is_gone(asked.tenant());
             if gone {
-                shares.give_back(asked.tenant(), 1);
+                shares.give_back(asked.tenant(), asked.cost());
             }
             !gone
         });

@@ -77,6 +77,11 @@ impl GrantedValues {
         self.asked.entry(id).or_insert(ticket);
     }
 
+    /// The question to the backend, not answered yet, after which nothing has happened to a key.
+    pub fn asked(&self, id: KeyId) -> Option<Ticket> {
+        self.asked.get(&id).copied()
+    }
+
     /// The backend has answered: whether nothing has happened to the key since it was asked.
     pub fn answered(&mut self, id: KeyId, ticket: Ticket) -> bool {
         let Some(first) = self.asked.get(&id).copied() else { return mutant(Mutant::KeptLate) };

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use wire::{Op, PART, PART_BYTES, Secret, Status, TENANT_SYSTEM};
 
 use super::{
-    backend_requests::BackendRequest,
+    backend_requests::{BackendRead, BackendRequest},
     context::Context,
     holder_messages,
     keys::{Keys, digest_of},
@@ -74,6 +74,15 @@ impl Reads {
             let (now_ns, out) = (cx.now_ns, &mut cx.out);
             return answer_read(&mut cx.replies, &system, &origin, key.bytes, answer, now_ns, out);
         }
+        // What the backend says to a question since which nothing has happened to the key, it would
+        // say to this one.
+        if may_be_kept
+            && let Some(ticket) = cx.granted.asked(id)
+            && cx.waiting.join(ticket, origin)
+        {
+            self.counters.reads_joined += 1;
+            return;
+        }
         let ticket = cx.waiting.ticket();
         let found = if origin.wants_grant {
             cx.backend.get_for_grant(key, cx.now_ns, ticket)
@@ -95,7 +104,8 @@ impl Reads {
                 if origin.wants_grant {
                     cx.granted.asks(id, ticket);
                 }
-                let asked = BackendRequest::Read(Box::new((origin, key.bytes.into())));
+                let asked = BackendRead::new(origin, key.bytes);
+                let asked = BackendRequest::Read(Box::new(asked));
                 cx.waiting.insert(ticket, asked);
             }
         }
@@ -119,13 +129,30 @@ impl Reads {
         &mut self,
         cx: &mut Context,
         ticket: Ticket,
-        origin: &Origin,
-        key: &[u8],
+        read: &BackendRead,
         found: ReadOutcome,
     ) {
+        let BackendRead { origin, key, joined } = read;
         let id = (origin.tenant, origin.key_hash);
         cx.values.answered(id);
         let is_newest = origin.wants_grant && cx.granted.answered(id, ticket);
+        for other in joined {
+            self.answer_found(cx, other, key, found.clone(), false);
+        }
+        self.answer_found(cx, origin, key, found, is_newest);
+    }
+
+    /// Answers one of those who wait for what the backend has found. `is_newest`: nothing has
+    /// happened to the key meanwhile.
+    fn answer_found(
+        &mut self,
+        cx: &mut Context,
+        origin: &Origin,
+        key: &[u8],
+        found: ReadOutcome,
+        is_newest: bool,
+    ) {
+        let id = (origin.tenant, origin.key_hash);
         if let ReadOutcome::Refused(refusal) = &found {
             cx.counters.backend_refusals += 1;
             if origin.op != Op::ReplicaPush {

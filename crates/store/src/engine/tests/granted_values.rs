@@ -116,6 +116,47 @@ fn whoever_wants_what_another_was_granted_is_granted_it_without_the_backend() {
 }
 
 #[test]
+fn whoever_asks_while_the_backend_is_asked_is_answered_with_its_answer() {
+    let mut behind = Behind::new();
+    behind.store.engine.facts.outside.seen(behind.now_ns);
+    assert!(behind.fetch());
+    assert!(!behind.fetch());
+    assert!(!behind.read());
+    let ticket = behind.backend.take_read();
+    behind.finds(ticket, OLD);
+    let values: Vec<Vec<u8>> =
+        behind.store.sent().map(|bytes| Packet::decode(&bytes).unwrap().value.to_vec()).collect();
+    assert_eq!(values, [OLD, OLD, OLD]);
+    assert_eq!(behind.store.engine.counters().read.reads_joined, 2);
+    assert!(behind.store.engine.facts.waiting.is_empty());
+}
+
+#[test]
+fn whoever_asks_after_a_write_does_not_join_a_question_of_before() {
+    let mut behind = Behind::new();
+    behind.store.engine.facts.outside.seen(behind.now_ns);
+    assert!(behind.fetch());
+    let early = behind.backend.take_read();
+    behind.write();
+    assert!(behind.read(), "what it says may be of before the write");
+    behind.finds(early, OLD);
+    assert!(behind.fetch());
+}
+
+#[test]
+fn those_who_joined_take_their_part_of_the_room_and_give_it_back() {
+    let mut behind = Behind::new();
+    behind.store.engine.facts.outside.seen(behind.now_ns);
+    for _ in 0..2 * MAX_WAITING {
+        behind.fetch();
+    }
+    assert!(!behind.store.engine.facts.waiting.has_room(KEYED));
+    let ticket = behind.backend.take_read();
+    behind.finds(ticket, OLD);
+    assert!(behind.store.engine.facts.waiting.has_room(KEYED));
+}
+
+#[test]
 fn a_read_is_answered_from_it_while_the_store_hears_what_others_do() {
     let mut behind = Behind::with_value(OLD);
     behind.store.engine.facts.outside.seen(behind.now_ns);
@@ -187,8 +228,8 @@ fn answer_of_before_a_write() -> Behind {
 fn what_was_read_before_a_write_is_kept_for_nobody() {
     choose(None);
     let mut behind = answer_of_before_a_write();
-    assert!(behind.fetch());
-    assert_eq!(behind.granted(), Vec::<Vec<u8>>::new());
+    behind.fetch();
+    assert_eq!(behind.granted(), Vec::<Vec<u8>>::new(), "it waits for what is read after it");
     choose(Some(Mutant::KeptLate));
     let mut behind = answer_of_before_a_write();
     assert!(!behind.fetch());

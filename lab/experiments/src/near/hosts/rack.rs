@@ -215,13 +215,8 @@ impl Rack {
         let cluster = self.rig.file("cluster.toml")?.display().to_string();
         let mut words = vec!["shortstop".to_owned(), "gateway".into()];
         let listen = gateway().to_string();
-        for (option, value) in [
-            ("--cluster", &*cluster),
-            ("--listen", &listen),
-            ("--cache", cache),
-            // No switch is on the way that could answer.
-            ("--network", "never"),
-        ] {
+        for (option, value) in [("--cluster", &*cluster), ("--listen", &listen), ("--cache", cache)]
+        {
             words.extend([option.to_owned(), value.to_owned()]);
         }
         for (partition, server) in self.servers.iter().enumerate() {
