@@ -24,6 +24,7 @@ pub const OF_NO_PAPER: &[(Definition, &str)] = &[
     (experiments::BACKENDS, "netcache"),
     (experiments::EVICTION, "netcache"),
     (experiments::CLUSTER_MOVES, "netcache"),
+    (experiments::HOT_SHARD, "netcache"),
     (experiments::PLACEMENT, "netcache"),
     (experiments::LARGE_VALUES, "netcache"),
     (experiments::NEAR, "netcache"),

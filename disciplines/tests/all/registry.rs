@@ -14,6 +14,7 @@ fn experiments_have_names_of_their_own_and_disciplines_that_exist() {
             "backends",
             "eviction",
             "cluster-moves",
+            "hot-shard",
             "placement",
             "large-values",
             "near",

@@ -64,6 +64,7 @@ fn only_what_needs_a_kernel_is_kept_out_of_the_simulator() {
             ("backends", "Redis"),
             ("eviction", "Redis and memcached"),
             ("cluster-moves", "Redis"),
+            ("hot-shard", "Redis"),
             ("placement", "Redis, memcached and twemproxy"),
             ("controller-failover", "etcd"),
             ("restarts", "Redis and etcd"),
@@ -157,7 +158,7 @@ fn what_hangs_on_no_mechanism_is_known_by_name() {
         needs.is_some() && experiment.can_be_idle().unwrap().is_ok()
     });
     let in_the_kernel: Vec<&str> = in_the_kernel.map(|experiment| &*experiment.name).collect();
-    assert_eq!(in_the_kernel, ["eviction"]);
+    assert_eq!(in_the_kernel, ["eviction", "hot-shard"]);
     let elsewhere =
         all.iter().filter(|experiment| experiment.needs(&options(1)).unwrap().is_none());
     let elsewhere: Vec<String> = elsewhere

@@ -47,6 +47,7 @@ mod demo;
 mod eviction;
 mod experiment;
 mod fill;
+mod hot_shard;
 mod idle;
 mod kind;
 mod large_values;
@@ -61,6 +62,7 @@ mod parts;
 mod placement;
 pub mod plot;
 pub mod recovery;
+mod redis_cluster;
 mod report;
 mod resp;
 mod restarts;
@@ -111,6 +113,12 @@ pub const EVICTION: Definition = Definition {
 pub const CLUSTER_MOVES: Definition = Definition {
     toml: include_str!("cluster_moves/cluster_moves.toml"),
     kind: &Kind::of::<cluster_moves::ClusterMoves>("cluster-moves"),
+};
+
+/// A Redis Cluster of which one shard is hot, before and after gateways keep copies.
+pub const HOT_SHARD: Definition = Definition {
+    toml: include_str!("hot_shard/hot_shard.toml"),
+    kind: &Kind::of::<hot_shard::HotShard>("hot-shard"),
 };
 
 /// Where keys of existing clusters lie.

@@ -6,9 +6,9 @@ use std::{net::SocketAddr, time::Duration};
 use client::{Client, Error};
 use wire::{Cluster, TENANT_OPEN};
 
-use super::nodes::number_in;
 use crate::{
     loopback::address,
+    redis_cluster::number_in,
     resp::{Connection, Server},
 };
 

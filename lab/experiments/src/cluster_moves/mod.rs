@@ -7,12 +7,10 @@
 
 mod askers;
 mod losses;
-mod nodes;
 
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    path::Path,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
 };
@@ -30,12 +28,12 @@ use wire::{Cluster, cluster_slot};
 use self::{
     askers::{Asker, ClusterClient, GatewayClient, Outcome, PacketClient},
     losses::{Cut, KeyVerdict, LAST_READER, judge},
-    nodes::{Failure, Nodes, SHARDS, connect},
 };
 use crate::{
     Measure, Options, Report, Run,
-    loopback::{Directory, Process, address, printed},
+    loopback::{Directory, Process, address},
     params::positive,
+    redis_cluster::{Failure, Nodes, Stores, connect},
     resp::info_of_gateway,
 };
 
@@ -47,6 +45,10 @@ const PACE: Duration = Duration::from_millis(1);
 const DRAINED: Duration = Duration::from_millis(100);
 /// Part of the commands that write.
 const WRITES: f64 = 0.4;
+/// Masters, each of which has a replica.
+const SHARDS: usize = 3;
+/// After so long without a word a node has failed, for the others.
+const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Parameters of slots that move and masters that fail.
 #[derive(Serialize, Deserialize)]
@@ -430,9 +432,9 @@ struct Place {
 /// The Redis Cluster, the stores before it and a gateway; gone when it is dropped.
 struct Stage {
     // In this order they end.
-    _processes: Vec<Process>,
+    _gateway: Process,
+    stores: Stores,
     nodes: Nodes,
-    cluster: Cluster,
     gateway: SocketAddr,
     lease_ns: u64,
     _directory: Directory,
@@ -442,20 +444,19 @@ impl Stage {
     fn build(run: &Run<'_>) -> anyhow::Result<Stage> {
         run.progress.say("a Redis Cluster");
         let directory = Directory::of_run(run.name)?;
-        let nodes = Nodes::start(&directory.0)?;
-        let (cluster, mut processes) = stores(&nodes, &directory.0)?;
+        let nodes = Nodes::start(&directory.0, SHARDS, 1, NODE_TIMEOUT)?;
+        let stores = Stores::start(&nodes, &directory.0)?;
         let gateway = address(port::free());
-        processes.push(Process::of_product(
-            &directory.0,
-            &["gateway", "--cluster", "cluster.toml", "--listen", &gateway.to_string()],
-        )?);
+        let listen = gateway.to_string();
+        let words = ["gateway", "--cluster", "cluster.toml", "--listen", &listen];
+        let process = Process::of_product(&directory.0, &words)?;
         let lives = || true;
         ensure!(port::listens(gateway.port(), PATIENCE, lives), "the gateway does not listen");
         let stage = Stage {
-            _processes: processes,
+            _gateway: process,
             nodes,
-            lease_ns: u64::from(cluster.lease_ms) * 1_000_000,
-            cluster,
+            lease_ns: u64::from(stores.cluster.lease_ms) * 1_000_000,
+            stores,
             gateway,
             _directory: directory,
         };
@@ -468,7 +469,7 @@ impl Stage {
 
     fn place(&self) -> Place {
         let nodes = self.nodes.ports();
-        Place { cluster: self.cluster.clone(), gateway: self.gateway, nodes }
+        Place { cluster: self.stores.cluster.clone(), gateway: self.gateway, nodes }
     }
 
     /// Waits until a key can be written through the gateway.
@@ -493,23 +494,4 @@ impl Stage {
         };
         keys.iter().map(value).collect()
     }
-}
-
-/// Writes the cluster file, and starts a store for each shard as it says.
-fn stores(nodes: &Nodes, directory: &Path) -> anyhow::Result<(Cluster, Vec<Process>)> {
-    let listen: Vec<String> = (0..SHARDS).map(|_| format!("127.0.0.1:{}", port::free())).collect();
-    let node = format!("redis://127.0.0.1:{}", nodes.ports()[0]);
-    let mut text = printed(&["cluster", "import", &node, "--store", &listen.join(",")])?;
-    // RESP ports that nobody else has.
-    for usual in 6390..6390 + SHARDS {
-        text = text.replace(&format!(":{usual}"), &format!(":{}", port::free()));
-    }
-    std::fs::write(directory.join("cluster.toml"), &text)?;
-    let lines = text.lines().filter_map(|line| line.strip_prefix("#   shortstop "));
-    let processes: anyhow::Result<Vec<Process>> = lines
-        .map(|line| Process::of_product(directory, &line.split(' ').collect::<Vec<_>>()))
-        .collect();
-    let processes = processes?;
-    ensure!(processes.len() == SHARDS, "{} stores of {SHARDS} shards", processes.len());
-    Ok((Cluster::parse(&text)?, processes))
 }

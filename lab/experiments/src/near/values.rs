@@ -10,7 +10,7 @@ pub(super) fn value_of(number: u64, len: usize) -> Vec<u8> {
 }
 
 /// The number of a value of this length. None: nobody wrote it so.
-pub(super) fn number_of(bytes: &[u8], len: usize) -> Option<u64> {
+pub(crate) fn number_of(bytes: &[u8], len: usize) -> Option<u64> {
     let number = u64::from_be_bytes(*bytes.first_chunk()?);
     let mut words = bytes.chunks(8);
     let is_whole = words.all(|word| number.to_be_bytes().starts_with(word));
@@ -23,7 +23,7 @@ pub(super) fn number_for(client: u32, written: u64) -> u64 {
 }
 
 /// The name of a key.
-pub(super) fn key_name(key: u32) -> String {
+pub(crate) fn key_name(key: u32) -> String {
     format!("key{key:013}")
 }
 
@@ -34,7 +34,7 @@ pub(super) fn key_in(name: &[u8]) -> Option<u32> {
 }
 
 /// Stale reads of all keys.
-pub(super) fn stale_in(operations: &[Operation]) -> usize {
+pub(crate) fn stale_in(operations: &[Operation]) -> usize {
     let mut by_key: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
     for operation in operations {
         by_key.entry(operation.key).or_default().push(*operation);
@@ -43,7 +43,7 @@ pub(super) fn stale_in(operations: &[Operation]) -> usize {
 }
 
 /// The time below which this part of them lies, in milliseconds; 0 of none.
-pub(super) fn percentile_ms(mut times_ns: Vec<u64>, part: f64) -> f64 {
+pub(crate) fn percentile_ms(mut times_ns: Vec<u64>, part: f64) -> f64 {
     times_ns.sort_unstable();
     let at = (times_ns.len() as f64 * part) as usize;
     let at = at.min(times_ns.len().saturating_sub(1));

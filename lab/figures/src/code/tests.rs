@@ -235,8 +235,14 @@ fn all(project_of: &Path) -> BTreeMap<String, Versions> {
 const CHAIN: &str = "disciplines/chain";
 
 /// Those whose clients come by gateways.
-const BY_GATEWAYS: [&str; 5] =
-    ["bench", "cluster-moves", "cluster-moves --quick", "near --quick", "restarts --quick"];
+const BY_GATEWAYS: [&str; 6] = [
+    "bench",
+    "cluster-moves",
+    "cluster-moves --quick",
+    "hot-shard --quick",
+    "near --quick",
+    "restarts --quick",
+];
 
 /// Whether a command is of an experiment from that folder, or of one for any discipline.
 fn is_of_chains(name: &str) -> bool {

@@ -30,10 +30,11 @@ use serde_json::json;
 use text::table::{Table, percent, thousands};
 use wire::{Secret, TENANT_OPEN};
 
+pub(crate) use self::worker::{Mix, Observations, Pace, Servers, Worker};
 use self::{
     rack::Rack,
     rivals::{Invalidations, NearCache},
-    worker::{ApplicationCache, Mix, Observations, Pace, Servers, Worker},
+    worker::ApplicationCache,
 };
 use crate::{
     Report, Run,

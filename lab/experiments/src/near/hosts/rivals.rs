@@ -31,7 +31,7 @@ enum CachedKey {
 
 /// A cache of one host.
 #[derive(Default)]
-pub(super) struct NearCache {
+pub(crate) struct NearCache {
     kept: Mutex<HashMap<u32, CachedKey>>,
 }
 

@@ -16,7 +16,7 @@ use crate::near::values::{key_name, number_for, number_of, value_of};
 
 /// What is asked for.
 #[derive(Clone, Debug)]
-pub(super) struct Mix {
+pub(crate) struct Mix {
     pub keys: u32,
     pub reads: Popularity,
     /// Part of the commands that write.
@@ -28,7 +28,7 @@ pub(super) struct Mix {
 
 /// How much is asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Pace {
+pub(crate) enum Pace {
     /// So many commands are sent at a time, again and again.
     Closed(usize),
     /// One command at a time, so many per second: how long each takes counts from when it was due.
@@ -37,7 +37,7 @@ pub(super) enum Pace {
 
 /// What an application keeps by itself.
 #[derive(Clone)]
-pub(super) struct ApplicationCache {
+pub(crate) struct ApplicationCache {
     pub cache: Arc<NearCache>,
     /// For how long a value is kept.
     pub for_ns: u64,
@@ -47,7 +47,7 @@ pub(super) struct ApplicationCache {
 
 /// Where an application asks.
 #[derive(Clone)]
-pub(super) struct Servers {
+pub(crate) struct Servers {
     /// All of them.
     pub addresses: Vec<SocketAddr>,
     /// Whom to read from, if that is others.
@@ -58,7 +58,7 @@ pub(super) struct Servers {
 
 /// What came of one connection's commands.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Observations {
+pub(crate) struct Observations {
     pub operations: Vec<Operation>,
     /// How long commands took in the measured time, in nanoseconds.
     pub took_ns: Vec<u64>,
@@ -93,7 +93,7 @@ struct UnderWay {
 }
 
 /// One of an application's threads, with its connections.
-pub(super) struct Worker {
+pub(crate) struct Worker {
     /// One to each server, then one to each replica.
     lanes: Vec<Lane<UnderWay>>,
     servers: Servers,

@@ -1,5 +1,5 @@
-//! A real Redis Cluster on loopback: three masters with a replica each, whose slots can be moved
-//! and whose masters can be killed, stopped and demoted.
+//! A real Redis Cluster on loopback, whose slots can be moved and whose masters can be killed,
+//! stopped and demoted.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use lab::{interrupt::wait_for, port};
+use lab::{interrupt::wait_for, port, process::ProcessId};
 
 use crate::{
     loopback::{Process, address},
@@ -18,13 +18,10 @@ use crate::{
 
 /// How long a cluster may take for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// After so long without a word a node has failed, for the others.
-const NODE_TIMEOUT_MS: &str = "1000";
-pub(super) const SHARDS: usize = 3;
 
 /// What one node says of another.
 #[derive(Clone, Debug)]
-pub(super) struct NodeLine {
+pub(crate) struct NodeLine {
     pub id: String,
     pub port: u16,
     pub is_master: bool,
@@ -40,7 +37,7 @@ impl NodeLine {
     }
 }
 
-pub(super) fn connect(port: u16) -> anyhow::Result<Connection> {
+pub(crate) fn connect(port: u16) -> anyhow::Result<Connection> {
     Connection::to(&Server::Tcp(address(port)))
 }
 
@@ -59,7 +56,7 @@ fn tell(port: u16, words: &[&str]) -> anyhow::Result<()> {
 
 /// How a master ceases to be one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     Killed,
     Stopped,
     Demoted,
@@ -78,20 +75,29 @@ impl Failure {
 }
 
 /// The nodes, by their ports.
-pub(super) struct Nodes {
+pub(crate) struct Nodes {
     processes: BTreeMap<u16, Process>,
     /// The port that each node's own talk has.
     buses: BTreeMap<u16, u16>,
+    shards: usize,
+    node_timeout: Duration,
     directory: PathBuf,
 }
 
 impl Nodes {
-    /// Starts them, and waits until they are a cluster.
-    pub fn start(directory: &Path) -> anyhow::Result<Nodes> {
+    /// Starts so many masters, each with so many replicas, and waits until they are a cluster. A
+    /// node of which nothing is heard for so long has failed, for the others.
+    pub fn start(
+        directory: &Path,
+        shards: usize,
+        replicas: usize,
+        node_timeout: Duration,
+    ) -> anyhow::Result<Nodes> {
         let directory = directory.to_path_buf();
-        let mut nodes = Nodes { processes: BTreeMap::new(), buses: BTreeMap::new(), directory };
+        let (processes, buses) = (BTreeMap::new(), BTreeMap::new());
+        let mut nodes = Nodes { processes, buses, shards, node_timeout, directory };
         let mut ports = vec![];
-        for _ in 0..2 * SHARDS {
+        for _ in 0..shards * (1 + replicas) {
             let port = port::free();
             nodes.buses.insert(port, port::free());
             nodes.launch(port)?;
@@ -100,7 +106,7 @@ impl Nodes {
         let created = Command::new("timeout")
             .args(["30", "redis-cli", "--cluster", "create"])
             .args(&ports)
-            .args(["--cluster-replicas", "1", "--cluster-yes"])
+            .args(["--cluster-replicas", &replicas.to_string(), "--cluster-yes"])
             .stdin(Stdio::null())
             .output()
             .context("redis-cli is needed (Debian: redis-tools)")?;
@@ -122,7 +128,8 @@ impl Nodes {
         let place =
             ["--port", &text, "--cluster-port", &bus, "--bind", "127.0.0.1", "--dir", &path];
         let replicas = ["--save", "", "--repl-diskless-sync-delay", "0"];
-        let cluster = ["--cluster-enabled", "yes", "--cluster-node-timeout", NODE_TIMEOUT_MS];
+        let timeout_ms = self.node_timeout.as_millis().to_string();
+        let cluster = ["--cluster-enabled", "yes", "--cluster-node-timeout", &timeout_ms];
         // The other shards go on, and a replica can be asked what it has.
         let others = ["--cluster-require-full-coverage", "no"];
         let words = [&place[..], &replicas, &cluster, &others].concat();
@@ -130,8 +137,19 @@ impl Nodes {
         Ok(())
     }
 
+    /// Where they are, in ascending order.
     pub fn ports(&self) -> Vec<u16> {
         self.buses.keys().copied().collect()
+    }
+
+    /// How many masters have slots.
+    pub fn shards(&self) -> usize {
+        self.shards
+    }
+
+    /// The process of the node at a port; none: it does not run.
+    pub fn process(&self, port: u16) -> Option<ProcessId> {
+        ProcessId::of(self.processes.get(&port)?.0.id() as i32)
     }
 
     /// What a node says of all.
@@ -182,7 +200,7 @@ impl Nodes {
             for port in self.ports() {
                 let Ok(view) = Nodes::view_of(port) else { return Ok(None) };
                 let masters = view.iter().filter(|node| node.is_master).count();
-                if view.len() != 2 * SHARDS || masters != SHARDS {
+                if view.len() != self.buses.len() || masters != self.shards {
                     return Ok(None);
                 }
                 let mut map: Vec<_> = view
@@ -302,7 +320,7 @@ impl Nodes {
 }
 
 /// The number that a value is.
-pub(super) fn number_in(value: &[u8]) -> anyhow::Result<u64> {
+pub(crate) fn number_in(value: &[u8]) -> anyhow::Result<u64> {
     let text = std::str::from_utf8(value)?;
     text.parse().with_context(|| format!("a value that no client wrote: {text:?}"))
 }
