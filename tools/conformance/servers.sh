@@ -87,8 +87,64 @@ start_server() {
 	await "$3" "$2" ping
 }
 
+# A Redis Cluster of three masters: FOLDER NAME PORT PORT PORT, and ports for their own talk.
+start_cluster() {
+	folder_of=$1 name=$2
+	for place in 1 2 3; do
+		eval "port=\$$((place + 2)) bus=\$$((place + 5))"
+		start "$folder_of/$name-$place" "$name-$place" "$program" --port "$port" --cluster-port "$bus" --bind 127.0.0.1 --save '' \
+			--appendonly no --enable-debug-command yes --cluster-enabled yes
+		await "$port" "$name-$place" ping
+	done
+	redis-cli --cluster create "127.0.0.1:$3" "127.0.0.1:$4" "127.0.0.1:$5" --cluster-yes >"$folder_of/$name.log" 2>&1 </dev/null ||
+		fail "redis-cli --cluster create: $folder_of/$name.log"
+	for port in "$3" "$4" "$5"; do
+		left=300
+		until redis-cli -h 127.0.0.1 -p "$port" cluster info | grep -q '^cluster_state:ok' &&
+			[ "$(redis-cli -h 127.0.0.1 -p "$port" cluster nodes | grep -c 'master.*-')" = 3 ]; do
+			left=$((left - 1))
+			[ $left -gt 0 ] || fail "a Redis Cluster is not whole within 30 s: $folder_of"
+			sleep 0.1
+		done
+	done
+}
+
+# The sides before a Redis Cluster: FOLDER. The plain side has one where clients are of a cluster.
+start_cluster_sides() {
+	into=$1
+	set -- $(free_ports 19)
+	plain_port=$1
+	if is_of_cluster; then
+		start_cluster "$into" plain "$1" "$2" "$3" "$4" "$5" "$6"
+	else
+		start_server "$into/plain" plain "$1"
+	fi
+	shift 6
+	behind_port=$1
+	start_cluster "$into" behind "$1" "$2" "$3" "$4" "$5" "$6"
+	shift 6
+	through_port=$7
+	mkdir "$into/through" || exit 1
+	"$SHORTSTOP" cluster import "redis://127.0.0.1:$behind_port" --store "127.0.0.1:$1,127.0.0.1:$2,127.0.0.1:$3" |
+		sed "s/:6390/:$4/g; s/:6391/:$5/g; s/:6392/:$6/g" >"$into/through/cluster.toml"
+	sed -n 's/^#   shortstop //p' "$into/through/cluster.toml" >"$into/stores"
+	[ "$(wc -l <"$into/stores")" = 3 ] || fail "shortstop cluster import: $into/through/cluster.toml"
+	while read -r words; do
+		start "$into/through" "store-${words##*:}" "$SHORTSTOP" $words
+	done <"$into/stores"
+	start "$into/through" gateway "$SHORTSTOP" gateway --cluster cluster.toml --network "$network" --listen "127.0.0.1:$through_port"
+	# Of each store a key: it takes writes.
+	for key in a b c; do
+		await "$through_port" gateway del "$key"
+	done
+}
+
 # Sets plain_port, through_port, and behind_port: of the Redis behind what is tried.
 start_sides() {
+	if [ -n "$cluster" ]; then
+		start_cluster_sides "$2"
+		return
+	fi
 	set -- "$2" $(free_ports 5)
 	plain_port=$2 behind_port=$3
 	start_server "$1/plain" plain "$2"

@@ -1,14 +1,19 @@
 # Sourced by run: the suites, and what each needs.
 
+# Whether the clients of $suite are in cluster mode.
+is_of_cluster() {
+	case $suite in *-cluster) return 0 ;; *) return 1 ;; esac
+}
+
 # Installs what the chosen suites need and is not there.
 prepare_suites() {
 	for suite in $suites; do
 		case $suite in
-		redis-py) need_python && need_source redis 8.1.0 ;;
+		redis-py*) need_python && need_source redis 8.1.0 ;;
 		dogpile) need_python && need_source dogpile.cache 1.5.0 ;;
 		django-redis) need_python && need_source django-redis 7.0.0 ;;
-		ioredis | node-redis) need_node ;;
-		go-redis | rueidis) need_go ;;
+		ioredis* | node-redis) need_node ;;
+		go-redis* | rueidis*) need_go ;;
 		jedis | lettuce) need_java ;;
 		programs | commands) ;;
 		*) fail "suite $suite: expected some of: $every_suite" ;;
@@ -88,6 +93,12 @@ run_suite() {
 		pytest -m 'not onlycluster and not redismod' --redis-url "redis://127.0.0.1:$PORT/0" --protocol "$PROTOCOL" \
 			$files
 		;;
+	redis-py-cluster)
+		cd "$home/sources/redis" || exit 2
+		pytest -m 'not onlynoncluster and not redismod' --redis-url "redis://127.0.0.1:$PORT/0" --protocol "$PROTOCOL" \
+			--redis-cluster-nodes "$NODES" tests/test_commands.py tests/test_pipeline.py tests/test_scripting.py tests/test_pubsub.py \
+			tests/test_cluster_transaction.py tests/test_asyncio/test_commands.py
+		;;
 	dogpile)
 		cd "$home/sources/dogpile.cache" || exit 2
 		export DOGPILE_REDIS_PORT="$PORT" DOGPILE_VALKEY_PORT="$PORT"
@@ -99,9 +110,9 @@ run_suite() {
 			sed -i "s/127\.0\.0\.1:6379/127.0.0.1:$PORT/g" tests/settings/*.py || exit 2
 		pytest -k 'not usock and not sentinel' tests
 		;;
-	ioredis | node-redis) timeout "$SUITE_SECONDS" node "$home/node/$suite.mjs" ;;
-	go-redis) timeout "$SUITE_SECONDS" "$home/go/goredis" ;;
-	rueidis) timeout "$SUITE_SECONDS" "$home/go/rueidis" ;;
+	ioredis* | node-redis) timeout "$SUITE_SECONDS" node "$home/node/${suite%-cluster}.mjs" ;;
+	go-redis*) timeout "$SUITE_SECONDS" "$home/go/goredis" ;;
+	rueidis*) timeout "$SUITE_SECONDS" "$home/go/rueidis" ;;
 	jedis) timeout "$SUITE_SECONDS" java -cp "$home/java/classes:$home/java/libraries/*" JedisSmoke ;;
 	lettuce) timeout "$SUITE_SECONDS" java -cp "$home/java/classes:$home/java/libraries/*" LettuceSmoke ;;
 	programs) timeout "$SUITE_SECONDS" python3 "$here/programs.py" ;;

@@ -16,7 +16,7 @@ await step("set and get", async () => [await client.set("a", "1"), await client.
 await step("set with options", () => Promise.all([
   client.set("o", "1", { EX: 100, NX: true }), client.set("o", "2", { NX: true }), client.set("o", "3", { XX: true, GET: true }), client.set("o", "4", { KEEPTTL: true }), client.ttl("o")]));
 await step("a large value", async () => [await client.set("large", "x".repeat(3_000_000)), (await client.get("large")).length]);
-await step("pipeline", () => Promise.all([client.set("p", "1"), client.incr("p"), client.get("p"), client.mGet(["p", "a", "none"]), client.mSet({ m: "1", n: "2" })]));
+await step("pipeline", () => Promise.all([client.set("p", "1"), client.incr("p"), client.get("p"), client.mGet(["p", "p2{p}", "none{p}"]), client.mSet({ m: "1", "n{m}": "2" })]));
 await step("many at once", () => Promise.all(Array.from({ length: 500 }, (_, i) => client.incr("n" + (i % 7)))));
 await step("transaction", () => client.multi().set("t", "1").incrBy("t", 5).get("t").exec());
 await step("transaction over a watched key", async () => {
@@ -59,7 +59,7 @@ await step("types", () => Promise.all([
   client.pfAdd("y", ["1", "2"]), client.pfCount("y"), client.setBit("i", 7, 1), client.bitCount("i"),
   client.geoAdd("j", { longitude: 13.361389, latitude: 38.115556, member: "Palermo" }), client.geoPos("j", "Palermo")]));
 await step("keys and lives", () => Promise.all([
-  client.expire("a", 100), client.ttl("a"), client.persist("a"), client.rename("a", "a2"), client.type("a2"), client.exists(["a", "a2"]), client.del(["a2", "b"]), client.unlink("none")]));
+  client.expire("a", 100), client.ttl("a"), client.persist("a"), client.rename("a", "a2{a}"), client.type("a2{a}"), client.exists(["a", "a2{a}"]), client.del(["a2{a}", "b{a}"]), client.unlink("none")]));
 await step("scan", async () => {
   const found = [];
   for await (const keys of client.scanIterator({ MATCH: "n*", COUNT: 3 })) found.push(...keys);

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"strings"
 	"time"
 
@@ -23,7 +24,8 @@ func all(commands []redis.Cmder, err error) (any, error) {
 }
 
 func main() {
-	client := redis.NewClient(&redis.Options{Addr: steps.Address(), MaxRetries: -1})
+	client := redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs: []string{steps.Address()}, MaxRetries: -1, IsClusterMode: os.Getenv("CLUSTER") != ""})
 	steps.Step("connect", func(ctx context.Context) (any, error) { return client.Ping(ctx).Result() })
 	steps.Step("set and get", func(ctx context.Context) (any, error) {
 		return all(client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -31,8 +33,8 @@ func main() {
 			p.Get(ctx, "a")
 			p.SetNX(ctx, "a", "2", time.Minute)
 			p.SetArgs(ctx, "a", "3", redis.SetArgs{Mode: "XX", Get: true, KeepTTL: true})
-			p.MSet(ctx, "m", 1, "n", 2)
-			p.MGet(ctx, "m", "n", "none")
+			p.MSet(ctx, "m", 1, "n{m}", 2)
+			p.MGet(ctx, "m", "n{m}", "none{m}")
 			p.IncrByFloat(ctx, "f", 1.25)
 			return nil
 		}))
@@ -113,10 +115,10 @@ func main() {
 			p.BitCount(ctx, "i", nil)
 			p.Expire(ctx, "a", time.Minute)
 			p.TTL(ctx, "a")
-			p.Rename(ctx, "a", "a2")
-			p.Type(ctx, "a2")
-			p.Exists(ctx, "a", "a2")
-			p.Del(ctx, "a", "a2")
+			p.Rename(ctx, "a", "a2{a}")
+			p.Type(ctx, "a2{a}")
+			p.Exists(ctx, "a", "a2{a}")
+			p.Del(ctx, "a", "a2{a}")
 			return nil
 		}))
 	})

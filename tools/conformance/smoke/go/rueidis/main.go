@@ -41,7 +41,7 @@ func main() {
 	steps.Step("set and get", func(ctx context.Context) (any, error) {
 		return all(client.DoMulti(ctx, build.Set().Key("a").Value("1").Build(), build.Get().Key("a").Build(), build.Get().Key("none").Build(),
 			build.Set().Key("a").Value("2").Nx().ExSeconds(60).Build(), build.Set().Key("a").Value("3").Xx().Get().Keepttl().Build(),
-			build.Mset().KeyValue().KeyValue("m", "1").KeyValue("n", "2").Build(), build.Mget().Key("m", "n", "none").Build()))
+			build.Mset().KeyValue().KeyValue("m", "1").KeyValue("n{m}", "2").Build(), build.Mget().Key("m", "n{m}", "none{m}").Build()))
 	})
 	steps.Step("many at once", func(ctx context.Context) (any, error) {
 		commands := rueidis.Commands{}
@@ -138,11 +138,11 @@ func main() {
 	})
 	steps.Step("types", func(ctx context.Context) (any, error) {
 		return all(client.DoMulti(ctx, build.Rpush().Key("l").Element("1", "2").Build(), build.Lrange().Key("l").Start(0).Stop(-1).Build(),
-			build.Hset().Key("h").FieldValue().FieldValue("f", "1").Build(), build.Hgetall().Key("h").Build(), build.Sadd().Key("e").Member("1").Build(),
+			build.Hset().Key("h{l}").FieldValue().FieldValue("f", "1").Build(), build.Hgetall().Key("h{l}").Build(), build.Sadd().Key("e").Member("1").Build(),
 			build.Smembers().Key("e").Build(), build.Zadd().Key("z").ScoreMember().ScoreMember(1.5, "m").Build(),
 			build.Zrange().Key("z").Min("0").Max("-1").Withscores().Build(), build.Xadd().Key("x").Id("1-1").FieldValue().FieldValue("f", "v").Build(),
 			build.Xrange().Key("x").Start("-").End("+").Build(), build.Expire().Key("l").Seconds(60).Build(), build.Ttl().Key("l").Build(),
-			build.Type().Key("l").Build(), build.Del().Key("l", "h").Build(), build.Incr().Key("e").Build(), build.Arbitrary("nosuchcommand").Build()))
+			build.Type().Key("l").Build(), build.Del().Key("l", "h{l}").Build(), build.Incr().Key("e").Build(), build.Arbitrary("nosuchcommand").Build()))
 	})
 	steps.Step("RESP2 and another database", func(ctx context.Context) (any, error) {
 		options.AlwaysRESP2, options.DisableCache, options.SelectDB = true, true, 3

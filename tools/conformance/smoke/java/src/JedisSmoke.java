@@ -14,7 +14,7 @@ class JedisSmoke extends Steps {
   public static void main(String[] words) throws Exception {
     Jedis jedis = new Jedis("127.0.0.1", PORT);
     step("connect", jedis::ping);
-    step("set and get", () -> List.of(jedis.set("a", "1"), jedis.get("a"), String.valueOf(jedis.get("none")), jedis.mset("m", "1", "n", "2"), String.valueOf(jedis.mget("m", "n", "none"))));
+    step("set and get", () -> List.of(jedis.set("a", "1"), jedis.get("a"), String.valueOf(jedis.get("none")), jedis.mset("m", "1", "n{m}", "2"), String.valueOf(jedis.mget("m", "n{m}", "none{m}"))));
     step("set with options", () -> List.of(jedis.set("o", "1", SetParams.setParams().nx().ex(100)), String.valueOf(jedis.set("o", "2", SetParams.setParams().nx())), jedis.setGet("o", "3"), jedis.ttl("o")));
     step("a large value", () -> List.of(jedis.set("large", "x".repeat(3_000_000)), jedis.get("large").length()));
     step("pipeline", () -> {
@@ -77,9 +77,9 @@ class JedisSmoke extends Steps {
       });
       return List.of(jedis.rpush("q", "x"), popped.get(), String.valueOf(jedis.blpop(0.1, "q")));
     });
-    step("types", () -> List.of(jedis.rpush("l", "1", "2"), jedis.lrange("l", 0, -1), jedis.hset("h", Map.of("f", "1")), jedis.hgetAll("h"), jedis.sadd("e", "1"), jedis.smembers("e"),
+    step("types", () -> List.of(jedis.rpush("l", "1", "2"), jedis.lrange("l", 0, -1), jedis.hset("h{l}", Map.of("f", "1")), jedis.hgetAll("h{l}"), jedis.sadd("e", "1"), jedis.smembers("e"),
         jedis.zadd("z", 1.5, "m"), jedis.zrangeWithScores("z", 0, -1), jedis.pfadd("y", "1"), jedis.pfcount("y"), jedis.setbit("i", 7, true), jedis.bitcount("i"),
-        jedis.expire("l", 100), jedis.ttl("l"), jedis.rename("l", "l2"), jedis.type("l2"), jedis.exists("l", "l2"), jedis.del("l2", "h"), refused(() -> jedis.incr("e"))));
+        jedis.expire("l", 100), jedis.ttl("l"), jedis.rename("l", "l2{l}"), jedis.type("l2{l}"), jedis.exists("l", "l2{l}"), jedis.del("l2{l}", "h{l}"), refused(() -> jedis.incr("e"))));
     step("scan", () -> new TreeSet<>(jedis.scan("0", new ScanParams().match("n*").count(10000)).getResult()));
     step("another database", () -> List.of(jedis.select(3), jedis.set("a", "three"), jedis.get("a"), jedis.select(0), String.valueOf(jedis.get("a"))));
     step("close", () -> {

@@ -31,7 +31,7 @@ class LettuceSmoke extends Steps {
     if (!connected.isDone()) System.exit(0);
     StatefulRedisConnection<String, String> connection = connected.get();
     RedisCommands<String, String> sync = connection.sync();
-    step("set and get", () -> List.of(sync.set("a", "1"), sync.get("a"), String.valueOf(sync.get("none")), sync.mset(Map.of("m", "1")), sync.mget("m", "none")));
+    step("set and get", () -> List.of(sync.set("a", "1"), sync.get("a"), String.valueOf(sync.get("none")), sync.mset(Map.of("m", "1")), sync.mget("m", "none{m}")));
     step("set with options", () -> List.of(sync.set("o", "1", SetArgs.Builder.nx().ex(100)), String.valueOf(sync.set("o", "2", SetArgs.Builder.nx())), sync.setGet("o", "3"), sync.ttl("o")));
     step("a large value", () -> List.of(sync.set("large", "x".repeat(3_000_000)), sync.get("large").length()));
     step("pipeline", () -> {
@@ -82,9 +82,9 @@ class LettuceSmoke extends Steps {
         return List.of(sync.rpush("q", "x"), popped.get(), String.valueOf(other.sync().blpop(0.1, "q")));
       }
     });
-    step("types", () -> List.of(sync.rpush("l", "1", "2"), sync.lrange("l", 0, -1), sync.hset("h", "f", "1"), sync.hgetall("h"), sync.sadd("e", "1"), sync.smembers("e"),
+    step("types", () -> List.of(sync.rpush("l", "1", "2"), sync.lrange("l", 0, -1), sync.hset("h{l}", "f", "1"), sync.hgetall("h{l}"), sync.sadd("e", "1"), sync.smembers("e"),
         sync.zadd("z", 1.5, "m"), sync.zrangeWithScores("z", 0, -1), sync.pfadd("y", "1"), sync.pfcount("y"), sync.setbit("i", 7, 1), sync.bitcount("i"),
-        sync.expire("l", 100), sync.ttl("l"), sync.rename("l", "l2"), sync.type("l2"), sync.exists("l", "l2"), sync.del("l2", "h"), refused(() -> sync.incr("e"))));
+        sync.expire("l", 100), sync.ttl("l"), sync.rename("l", "l2{l}"), sync.type("l2{l}"), sync.exists("l", "l2{l}"), sync.del("l2{l}", "h{l}"), refused(() -> sync.incr("e"))));
     step("scan", () -> new TreeSet<>(sync.scan(ScanArgs.Builder.matches("n*").limit(10000)).getKeys()));
     step("client cache", () -> {
       Map<String, String> near = new ConcurrentHashMap<>();
