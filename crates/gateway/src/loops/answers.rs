@@ -113,7 +113,14 @@ impl EventLoop {
             rest = &rest[piece.len()..];
             if marker == Some(b'>') {
                 // By a connection that is shared nobody has asked for any.
-                self.pass(at, piece);
+                let owner = self.upstreams[at].owner.map(|(place, _)| place);
+                let has_several = |place: &usize| {
+                    self.clients.get(*place).is_some_and(|client| client.tracking.is_some())
+                };
+                match owner.filter(has_several) {
+                    Some(place) => self.pushed(at, place, piece, scanned.is_some()),
+                    None => self.pass(at, piece),
+                }
                 continue;
             }
             let waiter = match scanned {
@@ -129,7 +136,8 @@ impl EventLoop {
                 self.shared.stats.note(pending.command, self.now - pending.asked, is_error);
             }
             match pending.waiter {
-                Waiter::Client { place, number, answer } => {
+                Waiter::Client { place, number, answer }
+                | Waiter::Subscription { place, number, answer } => {
                     self.give(place, number, answer, piece, scanned.is_some(), is_error);
                 }
                 Waiter::Part { joint, part } => {

@@ -12,6 +12,7 @@ use resp::RequestParser;
 use super::{
     speaker::{NOBODY, Speaker},
     stream::Stream,
+    tracked_connections::TrackedConnections,
     turns::Turn,
 };
 use crate::strings::session::Session;
@@ -74,7 +75,18 @@ struct Slot {
     /// Of a command that may change something.
     writes: bool,
     done: bool,
+    /// Something of it has come.
+    heard: bool,
     bytes: Vec<u8>,
+    /// What answers nothing and comes behind it.
+    pushes: Vec<u8>,
+}
+
+impl Slot {
+    fn new(way: Way, key: u64) -> Slot {
+        let (writes, done, heard) = (false, false, false);
+        Slot { way, key, writes, done, heard, bytes: vec![], pushes: vec![] }
+    }
 }
 
 /// What the answer to a command that is under way will change, if it is no error.
@@ -150,6 +162,8 @@ pub(super) struct Client {
     pub session: Option<Box<Session>>,
     /// Its own connection.
     pub own: Option<usize>,
+    /// Its own connections to all stores, which track what it reads.
+    pub tracking: Option<Box<TrackedConnections>>,
     pub names: Option<Box<Names>>,
     /// Its last command by its own connection may wait for as long as it likes.
     pub blocks: bool,
@@ -190,6 +204,7 @@ impl Client {
             named: None,
             session: None,
             own: None,
+            tracking: None,
             names: None,
             blocks: false,
             ended: false,
@@ -268,7 +283,7 @@ impl Client {
     pub fn place(&mut self, way: Way, key: u64, writes: bool) -> u64 {
         self.under_way[way as usize] += 1;
         self.writes += u32::from(writes && way == Way::Store);
-        self.slots.push_back(Slot { way, key, writes, done: false, bytes: vec![] });
+        self.slots.push_back(Slot { writes, ..Slot::new(way, key) });
         self.first + self.slots.len() as u64 - 1
     }
 
@@ -290,8 +305,26 @@ impl Client {
         }
         self.stashed += bytes.len();
         let bytes = bytes.to_vec();
-        let way = Way::Own;
-        self.slots.push_back(Slot { way, key: 0, writes: false, done: true, bytes });
+        self.slots.push_back(Slot { done: true, bytes, ..Slot::new(Way::Own, 0) });
+    }
+
+    /// A part of this answer has come, which lies elsewhere.
+    pub fn hear(&mut self, answer: u64) {
+        let at = answer.checked_sub(self.first).map(|at| at as usize);
+        if let Some(slot) = at.and_then(|at| self.slots.get_mut(at)) {
+            slot.heard = true;
+        }
+    }
+
+    /// Something that answers nothing: it was said after all that has come of answers so far.
+    pub fn push(&mut self, bytes: &[u8]) {
+        match self.slots.iter_mut().rev().find(|slot| slot.heard) {
+            None => self.stream.out().extend_from_slice(bytes),
+            Some(slot) => {
+                slot.pushes.extend_from_slice(bytes);
+                self.stashed += bytes.len();
+            }
+        }
     }
 
     /// A value that is known already, behind the answers to come.
@@ -308,6 +341,7 @@ impl Client {
     pub fn give(&mut self, answer: u64, bytes: &[u8], ends: bool) {
         let Some(at) = answer.checked_sub(self.first).map(|at| at as usize) else { return };
         let Some(slot) = self.slots.get_mut(at) else { return };
+        slot.heard = true;
         if ends {
             slot.done = true;
             self.under_way[slot.way as usize] -= 1;
@@ -319,20 +353,17 @@ impl Client {
             return;
         }
         self.stream.out().extend_from_slice(bytes);
-        if !ends {
-            return;
-        }
-        self.slots.pop_front();
-        self.first += 1;
-        while let Some(slot) = self.slots.front_mut() {
-            let bytes = std::mem::take(&mut slot.bytes);
-            self.stashed -= bytes.len();
-            self.stream.out().extend_from_slice(&bytes);
-            if !slot.done {
-                break;
-            }
-            self.slots.pop_front();
+        while self.slots.front().is_some_and(|slot| slot.done)
+            && let Some(slot) = self.slots.pop_front()
+        {
             self.first += 1;
+            self.stashed -= slot.pushes.len();
+            self.stream.out().extend_from_slice(&slot.pushes);
+            if let Some(slot) = self.slots.front_mut() {
+                let bytes = std::mem::take(&mut slot.bytes);
+                self.stashed -= bytes.len();
+                self.stream.out().extend_from_slice(&bytes);
+            }
         }
     }
 

@@ -289,8 +289,16 @@ impl EventLoop {
         if self.ask_local(at, command, said) {
             return Next::On;
         }
-        if self.owners.have_slots() && said.is(0, "cluster") && !self.clients[at].ties.any() {
-            return self.as_cluster(at, said);
+        if self.owners.have_slots() && said.is(0, "cluster") {
+            // What a node says would lead past the gateway.
+            return match self.clients[at].ties.transaction {
+                true => self.refuse_command(at, b"-ERR CLUSTER: not in a transaction\r\n"),
+                false => self.as_cluster(at, said),
+            };
+        }
+        let has_several = self.stores.len() > 1 || self.owners.have_slots();
+        if has_several && let Some(next) = self.dispatch_tracking(at, command, said) {
+            return next;
         }
         if self.stores.len() > 1
             && let Some(next) = self.dispatch_spread(at, command, said)
@@ -339,6 +347,9 @@ impl EventLoop {
         let name = said.word(1).unwrap_or_default();
         let key = self.key_hash(name);
         let store = self.store_of(name);
+        if self.clients[at].tracking.is_some() {
+            return self.by(at, Way::Store, store, command, said, key);
+        }
         let local = self.read_local(at, command, name, (key, store));
         if local == LocalOutcome::Answered {
             return Next::On;
@@ -378,7 +389,7 @@ impl EventLoop {
     /// keeps them in order.
     pub(super) fn upstream_way(&mut self, at: usize, store: usize) -> Way {
         let client = &self.clients[at];
-        if client.under_way(Way::Store) > 0 {
+        if client.under_way(Way::Store) > 0 || client.tracking.is_some() {
             Way::Store
         } else if client.under_way(Way::Direct) > 0 && self.stores.len() == 1 {
             Way::Direct
@@ -429,9 +440,13 @@ impl EventLoop {
         if is_first {
             self.clients[at].lane = self.choose_lane(way, speaker);
         }
-        let upstream = self.common(target, speaker, self.clients[at].lane);
+        let upstream = match self.tracked(at, store) {
+            Some(own) => own,
+            None => self.common(target, speaker, self.clients[at].lane),
+        };
         let waiter = Waiter::Client { place: at, number, answer };
         self.ask(upstream, said.bytes, self.pending(waiter, command));
+        self.chosen(at);
         Next::On
     }
 
@@ -572,7 +587,8 @@ impl EventLoop {
                 client.waits = true;
                 return;
             }
-            if self.stores.len() > 1 && !client.input.is_empty() {
+            let looks = self.stores.len() > 1 || self.owners.have_slots();
+            if looks && !client.input.is_empty() {
                 if self.pump_commands(at, own) {
                     continue;
                 }

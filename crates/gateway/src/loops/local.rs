@@ -47,7 +47,8 @@ impl EventLoop {
     /// Whether it did.
     pub(super) fn ask_local(&mut self, at: usize, command: Command, said: CommandText<'_>) -> bool {
         let (Some(asks), Some(name)) = (command.local, said.word(1)) else { return false };
-        if self.local.is_none() || self.clients[at].ties.any() {
+        let client = &self.clients[at];
+        if self.local.is_none() || client.ties.any() || client.tracking.is_some() {
             return false;
         }
         let range = match (asks, said.words.len()) {

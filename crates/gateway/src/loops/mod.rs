@@ -35,6 +35,8 @@ pub(crate) mod stream;
 mod strings;
 pub(crate) mod tenant;
 mod tls_side;
+mod tracked_connections;
+mod tracking;
 mod turns;
 mod upstream;
 mod upstreams;
@@ -535,8 +537,9 @@ impl EventLoop {
         if let Some(user) = client.then.and_then(|then| then.user) {
             self.users.leave(user, self.now);
         }
-        if let Some(own) = client.own {
-            self.upstreams.try_remove(own);
+        let tracking = client.tracking.iter().flat_map(|tracking| &tracking.owns);
+        for own in client.own.iter().chain(tracking) {
+            self.upstreams.try_remove(*own);
         }
     }
 }

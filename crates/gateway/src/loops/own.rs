@@ -91,8 +91,10 @@ impl EventLoop {
             return false;
         }
         client.ties = Default::default();
-        if let Some(own) = client.own.take() {
-            self.upstreams.try_remove(own);
+        let tracking = client.tracking.take();
+        let tracking = tracking.iter().flat_map(|tracking| &tracking.owns);
+        for own in client.own.take().iter().chain(tracking) {
+            self.upstreams.try_remove(*own);
         }
         let client = &mut self.clients[at];
         if command.act == Act::Quit {
@@ -111,6 +113,11 @@ impl EventLoop {
     /// The client's own connection to a store, which speaks its protocol and knows its name.
     /// `None`: that to another store is in use still.
     pub(super) fn own(&mut self, at: usize, store: usize) -> Option<usize> {
+        if let Some(own) = self.tracked(at, store) {
+            self.chosen(at);
+            self.clients[at].own = Some(own);
+            return Some(own);
+        }
         let client = &mut self.clients[at];
         if let Some(other) = client.own.filter(|own| self.upstreams[*own].kind.target != store) {
             if client.waiting() > 0 {
@@ -128,21 +135,7 @@ impl EventLoop {
                 let upstream = Upstream::new(kind, Some((at, number)), self.now);
                 let own = self.upstreams.insert(upstream);
                 self.clients[at].own = Some(own);
-                if let Some(names) = self.clients[at].names.take() {
-                    let told: [(&[&[u8]], &[u8]); 3] = [
-                        (&[b"CLIENT", b"SETNAME"], &names.own),
-                        (&[b"CLIENT", b"SETINFO", b"LIB-NAME"], &names.library),
-                        (&[b"CLIENT", b"SETINFO", b"LIB-VER"], &names.library_version),
-                    ];
-                    for (words, name) in told {
-                        if !name.is_empty() {
-                            self.say(own, &[words, &[name]].concat());
-                        }
-                    }
-                    if let Some(client) = self.clients.get_mut(at) {
-                        client.names = Some(names);
-                    }
-                }
+                self.tell_names(at, own);
                 own
             }
         };
@@ -152,6 +145,26 @@ impl EventLoop {
             self.say(own, &[b"HELLO", speaker.protocol.to_string().as_bytes()]);
         }
         Some(own)
+    }
+
+    /// Tells a client's own connection what the client and its library are called.
+    pub(super) fn tell_names(&mut self, at: usize, own: usize) {
+        let Some(names) = self.clients.get_mut(at).and_then(|client| client.names.take()) else {
+            return;
+        };
+        let told: [(&[&[u8]], &[u8]); 3] = [
+            (&[b"CLIENT", b"SETNAME"], &names.own),
+            (&[b"CLIENT", b"SETINFO", b"LIB-NAME"], &names.library),
+            (&[b"CLIENT", b"SETINFO", b"LIB-VER"], &names.library_version),
+        ];
+        for (words, name) in told {
+            if !name.is_empty() {
+                self.say(own, &[words, &[name]].concat());
+            }
+        }
+        if let Some(client) = self.clients.get_mut(at) {
+            client.names = Some(names);
+        }
     }
 }
 

@@ -48,9 +48,10 @@ enum KeyStores {
 }
 
 /// A command of several stores: what goes to each, and how the answers become one.
-struct Spread {
-    parts: Vec<(usize, Vec<u8>)>,
-    how: Join,
+pub(super) struct Spread {
+    /// Numbers of stores, each with a command.
+    pub parts: Vec<(usize, Vec<u8>)>,
+    pub how: Join,
 }
 
 impl EventLoop {
@@ -103,10 +104,16 @@ impl EventLoop {
             Act::Client if client_state.iter().any(|name| said.is(1, name)) => {
                 return Some(b"-ERR CLIENT: not where keys are in several stores\r\n");
             }
+            _ if self.clients[at].ties.raw && said.is(0, "cluster") => {
+                return Some(b"-ERR CLUSTER: not by a connection that is subscribed\r\n");
+            }
             Act::Select if said.word(1) != Some(b"0") => {
                 return Some(b"-ERR SELECT is not allowed in cluster mode\r\n");
             }
-            Act::Raw if !is_subscription(said) && !said.is(0, "monitor") => {
+            Act::Raw
+                if self.clients[at].tracking.is_some()
+                    || !is_subscription(said) && !said.is(0, "monitor") =>
+            {
                 return Some(
                     b"-ERR this command is not possible where keys are in several stores\r\n",
                 );
@@ -287,13 +294,14 @@ impl EventLoop {
     }
 
     /// Sends each store its part, once nothing is under way that must not be overtaken.
-    fn by_several(
+    pub(super) fn by_several(
         &mut self,
         at: usize,
         reads_direct: bool,
         command: Command,
         spread: Spread,
     ) -> Next {
+        let reads_direct = reads_direct && self.clients[at].tracking.is_none();
         let is_direct = |way: &mut EventLoop, store| way.upstream_way(at, store) == Way::Direct;
         let way =
             match reads_direct && spread.parts.iter().all(|(store, _)| is_direct(self, *store)) {
@@ -323,7 +331,10 @@ impl EventLoop {
             missing: parts.len(),
         });
         for (part, (store, bytes)) in parts.into_iter().enumerate() {
-            let upstream = self.common(self.target_of(way, store), speaker, lane);
+            let upstream = match self.tracked(at, store) {
+                Some(own) => own,
+                None => self.common(self.target_of(way, store), speaker, lane),
+            };
             let waiter = Waiter::Part { joint, part };
             let pending = PendingCommand {
                 waiter,
@@ -333,6 +344,7 @@ impl EventLoop {
             };
             self.ask(upstream, &bytes, pending);
         }
+        self.chosen(at);
         Next::On
     }
 
@@ -345,6 +357,7 @@ impl EventLoop {
             Some(client) => {
                 joined.parts[part].extend_from_slice(piece);
                 client.stash(piece.len());
+                client.hear(joined.answer);
             }
             None => joined.parts.iter_mut().for_each(|part| *part = vec![]),
         }
@@ -459,7 +472,8 @@ impl EventLoop {
     }
 }
 
-fn is_subscription(said: CommandText<'_>) -> bool {
+/// Whether a command subscribes to channels, or ends that.
+pub(super) fn is_subscription(said: CommandText<'_>) -> bool {
     let name = said.word(0).unwrap_or_default().to_ascii_lowercase();
     name.ends_with(b"subscribe")
 }

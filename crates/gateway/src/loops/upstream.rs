@@ -15,6 +15,8 @@ pub(super) enum Waiter {
     Client { place: usize, number: u64, answer: u64 },
     /// A command of several stores, of which this is a part.
     Part { joint: usize, part: usize },
+    /// A client of several own connections whose subscription a message confirms, as above.
+    Subscription { place: usize, number: u64, answer: u64 },
     /// A job, by the number of its errand.
     Errand(usize),
     /// A client whose transaction begins: its place and number.
@@ -91,6 +93,8 @@ pub(super) struct Upstream {
     pub known: ServerFacts,
     /// Everything that comes is the owner's, as it is.
     pub raw: bool,
+    /// What has come of a message for a client of several own connections.
+    pub push: Vec<u8>,
     /// Whether it has something to send in this round.
     pub is_dirty: bool,
 }
@@ -109,6 +113,7 @@ impl Upstream {
             heard: now,
             known: ServerFacts::default(),
             raw: false,
+            push: vec![],
             is_dirty: false,
         }
     }

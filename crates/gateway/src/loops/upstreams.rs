@@ -223,7 +223,8 @@ impl EventLoop {
         for (number, pending) in pending.into_iter().enumerate() {
             if number == 0
                 && partial
-                && let Waiter::Client { place, number, .. } = pending.waiter
+                && let Waiter::Client { place, number, .. }
+                | Waiter::Subscription { place, number, .. } = pending.waiter
             {
                 // Half an answer cannot be taken back.
                 if self.clients.get(place).is_some_and(|client| client.number == number) {
@@ -247,6 +248,9 @@ impl EventLoop {
         {
             // What it had there, a transaction, a subscription, a name, is gone: as if Redis had
             // closed it.
+            if client.tracking.is_some() {
+                return self.close(place);
+            }
             client.own = None;
             let tied = was_up || client.ties.any();
             self.upstreams.try_remove(at);
@@ -262,7 +266,8 @@ impl EventLoop {
 
     pub(super) fn refuse(&mut self, pending: PendingCommand, line: &str) {
         match pending.waiter {
-            Waiter::Client { place, number, answer } => {
+            Waiter::Client { place, number, answer }
+            | Waiter::Subscription { place, number, answer } => {
                 self.give(place, number, answer, line.as_bytes(), true, true);
             }
             Waiter::Part { joint, part } => self.give_part(joint, part, line.as_bytes(), true),

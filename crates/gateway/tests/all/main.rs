@@ -12,4 +12,5 @@ mod stores;
 mod strings;
 mod support;
 mod tenants;
+mod tracking;
 mod users;

@@ -168,6 +168,8 @@ pub struct Session {
     watches: bool,
     /// Redis was told something of this connection that cannot be told it again.
     is_tied: bool,
+    /// The client keeps what it reads until it is told that it has changed.
+    has_cache: bool,
     /// What can.
     greeting: Greeting,
 }
@@ -297,8 +299,9 @@ impl Session {
             "auth" => self.sent_and_bars(ExpectedAnswer::Auth),
             // Redis answers nothing to that.
             "replconf" if is(words, 1, b"ack") => Step::Answered,
-            _ => {
+            name => {
                 self.is_tied = true;
+                self.has_cache |= name.starts_with("client") && is(words, 1, b"tracking");
                 self.sent(ExpectedAnswer::Plain);
                 Step::Send
             }
@@ -406,6 +409,10 @@ impl Session {
     /// elsewhere.
     pub fn movable(&self) -> Movable {
         let Some(front) = self.unanswered.front() else { return Movable::No };
+        // Another node would tell nobody when a key changes that was read there.
+        if self.has_cache {
+            return Movable::No;
+        }
         let Some(kept) = &front.kept else { return Movable::No };
         let is_watch = front.expected == ExpectedAnswer::Watch;
         let plain = matches!(front.expected, ExpectedAnswer::Plain | ExpectedAnswer::Blocking);

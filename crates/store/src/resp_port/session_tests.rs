@@ -272,3 +272,22 @@ fn an_answer_of_the_ports_own_comes_in_its_turn() {
     assert_eq!(world.asks("REPLCONF ACK 1"), Step::Answered);
     assert_eq!(world.session.unanswered(), 0);
 }
+
+#[test]
+fn what_a_client_keeps_is_read_at_the_node_that_tells_of_its_changes() {
+    let mut world = World::new();
+    let movable = |world: &mut World| {
+        world.asks("GET a");
+        world.session.keeps(false, Some(b"GET a\r\n"));
+        let movable = !matches!(world.session.movable(), Movable::No);
+        world.hears("-MOVED 1 127.0.0.1:1\r\n");
+        movable
+    };
+    assert!(movable(&mut world));
+    world.asks("CLIENT SETNAME a");
+    world.hears("+OK\r\n");
+    assert!(movable(&mut world));
+    world.asks("CLIENT TRACKING ON");
+    world.hears("+OK\r\n");
+    assert!(!movable(&mut world));
+}

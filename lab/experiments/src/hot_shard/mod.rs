@@ -22,7 +22,7 @@ use lab::interrupt;
 use load::workload::Popularity;
 use serde::{Deserialize, Serialize};
 
-use self::stage::{Stage, Used};
+use self::stage::{CpuTime, Stage};
 use crate::{
     Measure, Options, Report, Run,
     near::{Mix, Observations, Pace, Servers, Worker, percentile_ms, stale_in},
@@ -137,7 +137,7 @@ struct Row {
     p99_ms: f64,
     /// Of a processor, by shard: what was used at equal load, and when clients asked as fast as
     /// they could.
-    used: [Used; 2],
+    used: [CpuTime; 2],
     wrong: usize,
     failed: u64,
     reads: usize,
@@ -199,7 +199,7 @@ impl Bench<'_> {
         clients: Clients,
         law: WriteLaw,
         pace: Pace,
-    ) -> anyhow::Result<(Observations, Used)> {
+    ) -> anyhow::Result<(Observations, CpuTime)> {
         interrupt::check()?;
         let HotShard { hosts, connections, skew, .. } = *self.params;
         let mix = Mix {

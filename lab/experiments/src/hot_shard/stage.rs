@@ -32,7 +32,7 @@ pub(super) struct Stage {
 
 /// Seconds of a processor.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Used {
+pub(super) struct CpuTime {
     /// Of each node, by its port.
     pub nodes: Vec<f64>,
     /// Of the stores; none before there are any.
@@ -40,12 +40,12 @@ pub(super) struct Used {
     pub gateways: f64,
 }
 
-impl Used {
+impl CpuTime {
     /// Per second, since `before`, which was so long ago.
-    pub fn since(&self, before: &Used, time: Duration) -> Used {
+    pub fn since(&self, before: &CpuTime, time: Duration) -> CpuTime {
         let per_s = |now: f64, then: f64| (now - then) / time.as_secs_f64();
         let nodes = self.nodes.iter().zip(&before.nodes);
-        Used {
+        CpuTime {
             nodes: nodes.map(|(now, then)| per_s(*now, *then)).collect(),
             stores: per_s(self.stores, before.stores),
             gateways: per_s(self.gateways, before.gateways),
@@ -113,11 +113,11 @@ impl Stage {
     }
 
     /// What has been used so far.
-    pub fn used(&self) -> anyhow::Result<Used> {
+    pub fn used(&self) -> anyhow::Result<CpuTime> {
         let of_node = |node| self.nodes.process(node).and_then(|process| process.cpu_s());
         let nodes = self.nodes.ports().into_iter().map(of_node).collect::<Option<Vec<f64>>>();
         let stores = self.stores.iter().flat_map(|stores| &stores.processes);
-        Ok(Used {
+        Ok(CpuTime {
             nodes: nodes.context("a node has ended")?,
             stores: sum(stores),
             gateways: sum(self.gateways.iter().map(|(_, process)| process)),
