@@ -76,6 +76,7 @@ impl Racks {
             interval_ms: 100,
             names_lives: false,
             number: 0,
+            trace: None,
             phases: vec![],
         };
         let at = world.machine("control").unwrap();

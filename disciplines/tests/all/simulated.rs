@@ -76,6 +76,7 @@ fn place_load(world: &mut World, seed: u64) -> ProcessId {
         again_ms: None,
         names_lives: false,
         number: 0,
+        trace: None,
         phases: vec![],
     };
     let at = world.machine("client1").unwrap();

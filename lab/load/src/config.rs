@@ -6,6 +6,7 @@ use wire::{Cluster, Lengths};
 
 use crate::{
     forge::Attack,
+    trace::TraceSpec,
     workload::{Churn, Popularity, ValueMix},
 };
 
@@ -43,6 +44,10 @@ pub struct LoadConfig {
     /// (rule 7): only such writes can be answered by a switch that their key is lent to.
     #[serde(default)]
     pub names_lives: bool,
+    /// Requests in an order of their own, for phases of the kind [`PhaseKind::Trace`]. Their keys
+    /// are the first of the configuration's, and are written with lengths of their own.
+    #[serde(default)]
+    pub trace: Option<TraceSpec>,
     /// What to do; empty: read phases from standard input.
     #[serde(default)]
     pub phases: Vec<Phase>,
@@ -132,6 +137,9 @@ pub enum PhaseKind {
         /// How often each is read.
         times: u32,
     },
+    /// The configuration's trace, from where the phase before it ended: which key is asked for next,
+    /// and whether it is written, the trace says, and not the other fields.
+    Trace,
     /// Reads that the generator answers itself, without a network: what it costs by itself. On
     /// sockets only.
     Dry,
@@ -162,6 +170,14 @@ impl Phase {
     /// Reads every key once, at most so many at a time.
     pub fn census(outstanding: usize, seconds: f64) -> Phase {
         Phase { kind: PhaseKind::Census, ..Phase::fill(outstanding, seconds) }
+    }
+
+    /// The trace in an open loop.
+    pub fn trace(rate: f64, warmup_s: f64, seconds: f64) -> Phase {
+        Phase {
+            kind: PhaseKind::Trace,
+            ..Phase::reads(Popularity::Uniform, rate, warmup_s, seconds)
+        }
     }
 
     /// Reads in an open loop.

@@ -31,6 +31,7 @@ mod source;
 mod tenant;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod versions;
 mod window;
 pub mod workload;
@@ -42,3 +43,4 @@ pub use forge::Attack;
 pub use generator::{Generator, IDLE_NS, SPIN_NS, run, run_phases};
 pub use results::{Interval, Latency, PhaseResult, ServedBy, TenantResult, histogram};
 pub use source::Source;
+pub use trace::{Trace, TraceRequest, TraceSpec, TraceTally};

@@ -19,6 +19,7 @@ use super::{
     results::{Histograms, cdf},
     retries::Retries,
     tenant::Tenant,
+    trace::Player,
     versions::POPULATED,
     window::Window,
     writes::{self, AnswerKind},
@@ -44,6 +45,8 @@ pub(crate) const BURST: usize = 32;
 pub struct Source {
     config: LoadConfig,
     tenants: Vec<Tenant>,
+    /// The configuration's trace.
+    player: Option<Player>,
     client: u64,
     window: Window,
     /// Writes that go on in another life, and what nobody answered for some time.
@@ -87,7 +90,7 @@ impl Run {
     /// Whether its requests are sent again: those through every key have a way of their own, and
     /// attacks have none.
     fn is_retried(&self) -> bool {
-        self.phase.kind == PhaseKind::Load
+        matches!(self.phase.kind, PhaseKind::Load | PhaseKind::Trace)
     }
 
     /// The next rank of a scan of so many keys, the coldest first, each so many times.
@@ -123,7 +126,8 @@ impl Source {
     /// Prepares keys and tables. The client's id must differ from those of all others.
     ///
     /// # Errors
-    /// A tenant without a secret, no keys, or intervals of no length.
+    /// A tenant without a secret, no keys, intervals of no length, or a trace that cannot be read or
+    /// asks for more keys than there are.
     pub fn new(config: LoadConfig, client: u64) -> anyhow::Result<Source> {
         ensure!(config.keys > 0, "load: keys = 0: at least one key is needed");
         ensure!(config.interval_ms > 0, "load: interval_ms = 0: at least 1 is needed");
@@ -137,10 +141,15 @@ impl Source {
             ids.len(),
             u16::MAX
         );
+        let trace = config.trace.as_ref().map(|spec| spec.trace(config.seed)).transpose()?;
+        let player = trace.map(Player::new);
+        let (asked, keys) = (player.as_ref().map_or(0, Player::keys), config.keys);
+        ensure!(asked <= keys, "load: keys = {keys}: the trace asks for {asked}");
         let tenants = ids.iter().map(|id| Tenant::new(&config, *id)).collect::<Result<_, _>>()?;
         let own_seed = config.seed ^ config.number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Ok(Source {
             tenants,
+            player,
             client,
             window: Window::new(WINDOW),
             again: vec![],
@@ -174,6 +183,10 @@ impl Source {
         {
             ensure!(asked <= there, "load: a phase of {asked} {name}: the generator has {there}");
         }
+        ensure!(
+            phase.kind != PhaseKind::Trace || self.player.is_some(),
+            "load: a phase of a trace: the configuration has none"
+        );
         let all_or = |asked, all| if asked == 0 { all } else { asked };
         let active = all_or(phase.tenants, self.tenants.len());
         let keys = all_or(phase.keys, self.config.keys);
@@ -188,6 +201,7 @@ impl Source {
             .map(|t| TenantResult { tenant: t.id, ..TenantResult::default() });
         let each_key = match phase.kind {
             PhaseKind::Load
+            | PhaseKind::Trace
             | PhaseKind::Scan { .. }
             | PhaseKind::Dry
             | PhaseKind::Forge

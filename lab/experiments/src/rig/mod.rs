@@ -29,7 +29,7 @@ use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, time::Duration};
 use anyhow::{Context, ensure};
 use api::types::LinkView;
 use lab::{interrupt, rack::Lab, steered::Seat};
-use load::{LoadConfig, Phase, PhaseResult, TenantResult};
+use load::{LoadConfig, Phase, PhaseResult, TenantResult, TraceSpec};
 use plan::{
     Plan, SeatedRole,
     roles::{Control, Role},
@@ -479,6 +479,7 @@ impl Rig {
             again_ms: what.again_ms,
             names_lives: what.names_lives,
             number: what.number,
+            trace: what.trace.clone(),
             phases: vec![],
         };
         let load = self.start_load(&what.seat, &config)?;
@@ -585,6 +586,8 @@ pub struct GeneratorSpec<'a> {
     pub names_lives: bool,
     /// Which of several that find the same keys hot.
     pub number: u64,
+    /// What phases of a trace play.
+    pub trace: Option<TraceSpec>,
 }
 
 /// Reads every key of every tenant of a generator once; returns, per tenant, the part of them that

@@ -18,7 +18,7 @@ use std::{
 use anyhow::Context;
 use lab::{progress::Progress, steered::Seat};
 use load::{
-    Phase, PhaseResult,
+    Phase, PhaseResult, TraceSpec,
     model::{self, ServersByRank},
     workload::{KeySpace, Permutation, Popularity},
 };
@@ -41,6 +41,8 @@ pub struct Servers<'a> {
     scan: Option<Load>,
     /// Length of an interval of the counts over time.
     interval_ms: u64,
+    /// What phases of a trace play.
+    trace: Option<TraceSpec>,
     rig: Rig,
     params: Rack,
     seed: u64,
@@ -116,6 +118,7 @@ impl<'a> Servers<'a> {
             load: None,
             scan: None,
             interval_ms: 50,
+            trace: None,
             cluster: rig.cluster(&[])?,
             rig,
             by_rank: ServersByRank::new(
@@ -289,6 +292,11 @@ impl<'a> Servers<'a> {
         self.interval_ms = ms;
     }
 
+    /// Has phases of a trace play this one. To be said before there is load.
+    pub fn play(&mut self, trace: TraceSpec) {
+        self.trace = Some(trace);
+    }
+
     /// The generator, which starts when it is needed first.
     fn load(&mut self) -> anyhow::Result<&mut Load> {
         if self.load.is_none() {
@@ -309,6 +317,7 @@ impl<'a> Servers<'a> {
             again_ms: self.params.again_ms,
             names_lives: false,
             number,
+            trace: self.trace.clone(),
         })
     }
 

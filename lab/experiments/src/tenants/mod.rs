@@ -117,6 +117,7 @@ impl<'a> Stage<'a> {
             again_ms: None,
             names_lives: false,
             number: 0,
+            trace: None,
         }
     }
 

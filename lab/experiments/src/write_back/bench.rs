@@ -153,6 +153,7 @@ impl<'a> Bench<'a> {
                 again_ms: None,
                 names_lives: true,
                 number,
+                trace: None,
             })?);
         }
         run.progress.say(format!("{name} write-back: writing all keys"));

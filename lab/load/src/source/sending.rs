@@ -94,25 +94,33 @@ impl Source {
         send: &mut impl FnMut(usize, &[u8]),
     ) {
         let ratio = run.phase.write_ratio;
-        let is_write = ratio > 0.0 && self.rng.random::<f64>() < ratio;
+        let mut is_write = ratio > 0.0 && self.rng.random::<f64>() < ratio;
         let ranks = if is_write { &run.writes } else { &run.reads };
         let tenant = match run.active {
             1 => 0,
             several => self.rng.random_range(0..several),
         };
-        let rank = match run.phase.kind {
-            PhaseKind::Scan { times } => run.next_of_scan(self.config.keys, times),
-            _ => ranks.draw(&mut self.rng),
-        };
-        let key = self.tenants[tenant].permutation.key(rank);
-        // A read is padded to the longest reply it may get; a write to the reply that grants
-        // it back.
-        let default = self.tenants[tenant].value_len(key);
-        let value_len = if is_write {
-            run.phase.values.draw(default, &mut self.rng)
-        } else {
-            run.phase.values.longest(default)
-        };
+        let (key, value_len);
+        match (run.phase.kind, &mut self.player) {
+            (PhaseKind::Trace, Some(player)) => {
+                let next = player.next();
+                (key, value_len, is_write) = (next.key, next.value_len.into(), next.is_write);
+            }
+            (kind, _) => {
+                let rank = match kind {
+                    PhaseKind::Scan { times } => run.next_of_scan(self.config.keys, times),
+                    _ => ranks.draw(&mut self.rng),
+                };
+                key = self.tenants[tenant].permutation.key(rank);
+                // A read is padded to the longest reply it may get; a write to the reply that
+                // grants it back.
+                let default = self.tenants[tenant].value_len(key);
+                value_len = match is_write {
+                    true => run.phase.values.draw(default, &mut self.rng),
+                    false => run.phase.values.longest(default),
+                };
+            }
+        }
         let interval = if now_ns < run.measured_from_ns {
             SentRequest::UNCOUNTED
         } else {
@@ -141,7 +149,9 @@ impl Source {
         let mut count = 0;
         while !self.window.is_full() {
             let Some((tenant, key)) = each_key.next(self.window.open(), now_ns) else { break };
-            let value_len = self.tenants[usize::from(tenant)].value_len(key);
+            let of_trace = self.player.as_ref().and_then(|player| player.value_len(key));
+            let default = || self.tenants[usize::from(tenant)].value_len(key);
+            let value_len = of_trace.unwrap_or_else(default);
             let what = NextRequest {
                 tenant: tenant.into(),
                 key,

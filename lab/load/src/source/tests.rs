@@ -7,7 +7,10 @@ use proptest::prelude::*;
 use wire::{Cluster, HEADER_LEN, Lengths, Secret};
 
 use super::*;
-use crate::workload::{Churn, ChurnKind, KEY_LEN, Popularity, populated_value};
+use crate::{
+    TraceSpec,
+    workload::{Churn, ChurnKind, KEY_LEN, KeySpace, Popularity, populated_value},
+};
 
 const MS: u64 = 1_000_000;
 
@@ -23,6 +26,7 @@ fn config(keys: usize) -> LoadConfig {
         again_ms: None,
         names_lives: false,
         number: 0,
+        trace: None,
         phases: vec![],
     }
 }
@@ -223,4 +227,38 @@ proptest! {
         prop_assert_eq!(result.answered + result.lost, result.sent);
         prop_assert_eq!(source.next_ns(), None);
     }
+}
+
+#[test]
+fn a_trace_is_played_in_its_order_phase_after_phase_and_from_its_beginning_again() {
+    let spec = TraceSpec::Like { workload: "ycsb-f".into(), keys: 50, requests: 300 };
+    let expected = spec.trace(4).unwrap().requests;
+    let mut source = Source::new(LoadConfig { trace: Some(spec), ..config(50) }, 9).unwrap();
+    let fill = Phase::fill(8, 1.0);
+    let (filled, result) = run(&mut source, &fill, |_| Some(MS));
+    assert_eq!((result.unwrap().wrong_values, filled.len()), (0, 50));
+    let phase = Phase::trace(1000.0, 0.0, 0.25);
+    let phases = [0, 1].map(|_| run(&mut source, &phase, |_| Some(MS)));
+    let sent = phases.iter().flat_map(|(sent, _)| sent);
+    let names = KeySpace::new(50, TENANT_OPEN, &Secret::NONE.into());
+    let mut played = 0;
+    for ((_, bytes), expected) in sent.zip(expected.iter().cycle()) {
+        let packet = Packet::decode(bytes).unwrap();
+        let op = if expected.is_write { Op::WriteRequest } else { Op::ReadRequest };
+        assert_eq!(packet.header.op, op, "request {played}");
+        assert_eq!(packet.key, names.get(expected.key).bytes, "request {played}");
+        assert_eq!(bytes.len(), HEADER_LEN + KEY_LEN + usize::from(expected.value_len));
+        played += 1;
+    }
+    assert!(played > expected.len(), "{played}: it has begun again");
+}
+
+#[test]
+fn a_trace_for_more_keys_than_there_are_is_refused_and_so_is_a_phase_without_one() {
+    let spec = TraceSpec::Like { workload: "ycsb-c".into(), keys: 51, requests: 10 };
+    let error = Source::new(LoadConfig { trace: Some(spec), ..config(50) }, 9).map(|_| ());
+    assert_eq!(error.unwrap_err().to_string(), "load: keys = 50: the trace asks for 51");
+    let mut source = Source::new(config(50), 9).unwrap();
+    let error = source.begin(&Phase::trace(1000.0, 0.0, 1.0), 0).unwrap_err();
+    assert_eq!(error.to_string(), "load: a phase of a trace: the configuration has none");
 }

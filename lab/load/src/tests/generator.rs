@@ -57,6 +57,7 @@ fn config(store: SocketAddr, ids: &[u32]) -> LoadConfig {
         again_ms: None,
         names_lives: false,
         number: 0,
+        trace: None,
         phases: vec![],
     }
 }
