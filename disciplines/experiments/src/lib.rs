@@ -5,6 +5,7 @@
 
 use experiments::{
     Definition, Experiment, Kind, Paper, Restarts,
+    systems::{LatencyPoint, WorkloadPoint},
     tenants::{Hostile, Neighbour, Neighbours},
 };
 
@@ -37,6 +38,8 @@ pub const OF_NO_PAPER: &[(Definition, &str)] = &[
     (HOSTILE, "netcache"),
     (experiments::WRITE_BACK, "netcache"),
     (experiments::MANY_CORES, "netcache"),
+    (LATENCY, "netcache"),
+    (WORKLOADS, "netcache"),
 ];
 
 /// Every experiment that this build knows, in the order in which they are listed.
@@ -73,3 +76,12 @@ const RESTARTS: Definition = Definition {
     toml: experiments::RESTARTS,
     kind: &Kind::of::<Restarts<OfThisBuild>>("restarts"),
 };
+
+/// Latency over throughput of servers alone and behind each discipline, on one rack.
+const LATENCY: Definition =
+    Definition { toml: include_str!("../latency.toml"), kind: &Kind::sweep::<LatencyPoint>() };
+
+/// Saturation throughput of servers alone and behind each discipline, under published workloads and
+/// traces.
+const WORKLOADS: Definition =
+    Definition { toml: include_str!("../workloads.toml"), kind: &Kind::sweep::<WorkloadPoint>() };

@@ -71,6 +71,7 @@ mod run;
 pub mod servers;
 mod silent_link;
 pub mod sweep;
+pub mod systems;
 pub use text::table;
 pub mod tenants;
 pub mod verdict;

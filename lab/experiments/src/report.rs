@@ -71,6 +71,11 @@ impl Report {
         self.summary.insert(name.into(), count.into());
     }
 
+    /// Adds what something is called to the summary.
+    pub fn say(&mut self, name: &str, text: String) {
+        self.summary.insert(name.into(), text.into());
+    }
+
     /// Adds a plot, to be written as `NAME.svg`.
     pub fn plot(&mut self, name: impl Into<String>, svg: String) {
         self.plots.push((name.into() + ".svg", svg));

@@ -7,7 +7,7 @@ mod latency;
 mod saturation;
 mod system;
 
-use experiments::{Definition, Kind, Paper};
+use experiments::{Definition, Kind, Paper, systems::LatencyPoint};
 use rmt::PublishedUsage;
 
 /// An experiment's file, with what it has in common with the others.
@@ -54,6 +54,7 @@ const EXPERIMENTS: &[Definition] = &[
     Definition { toml: on_the_rack!("../orbit-production.toml"), kind: &SATURATION },
     Definition { toml: on_the_rack!("../orbit-cachesize.toml"), kind: &SATURATION },
     Definition { toml: on_the_rack!("../orbit-sizes.toml"), kind: &SATURATION },
+    Definition { toml: include_str!("../orbit-sizing.toml"), kind: &Kind::sweep::<LatencyPoint>() },
     Definition {
         toml: include_str!("../orbit-churn.toml"),
         kind: &Kind::of::<churn::ThroughputUnderChurn>("orbit-churn"),

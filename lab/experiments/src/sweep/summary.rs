@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::{
-    format::fill,
+    format::{Format, fill},
     points::{Conditions, MeasuredPoint, Points},
 };
 use crate::Report;
@@ -40,6 +40,28 @@ enum Fold {
     LeastOverMost,
     /// Not the most itself: this figure of the point that has it, the last if there are several.
     OfMost(String),
+    /// What the first point is called that comes near the most.
+    FirstNearMost(Near),
+}
+
+/// Which point comes near the most, and what is told of it.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Near {
+    /// The figure that is told, as text.
+    of: String,
+    /// How far below the most it may be, as a part of the most.
+    within: f64,
+}
+
+impl Near {
+    /// Of these points with their numbers.
+    fn text(&self, measured: &[(&MeasuredPoint, f64)]) -> Option<String> {
+        let most = measured.iter().map(|(_, number)| *number).fold(f64::NEG_INFINITY, f64::max);
+        let mut all = measured.iter();
+        let (first, _) = all.find(|(_, number)| *number >= most * (1.0 - self.within))?;
+        Format::Text.text(first.get(&self.of))
+    }
 }
 
 impl Sum {
@@ -58,9 +80,12 @@ impl Sum {
             }
         }
         for (name, measured) in named {
-            match self.count(&measured) {
-                Some(count) => report.count(&name, count),
-                None => report.summarize(name, self.folded(&measured)),
+            match (self.count(&measured), &self.fold) {
+                (Some(count), _) => report.count(&name, count),
+                (None, Some(Fold::FirstNearMost(near))) => {
+                    near.text(&measured).into_iter().for_each(|text| report.say(&name, text));
+                }
+                (None, _) => report.summarize(name, self.folded(&measured)),
             }
         }
     }
@@ -76,7 +101,7 @@ impl Sum {
         let least = || numbers().fold(f64::INFINITY, f64::min);
         let most = || numbers().fold(f64::NEG_INFINITY, f64::max);
         match &self.fold {
-            None => numbers().next_back().unwrap_or(f64::NAN),
+            None | Some(Fold::FirstNearMost(_)) => numbers().next_back().unwrap_or(f64::NAN),
             Some(Fold::Least) => least(),
             Some(Fold::Most) => most(),
             Some(Fold::Sum) => numbers().sum(),

@@ -76,6 +76,8 @@ twice = { of = "rate", at = { system = "other" }, over = { system = "none", load
 least = { of = "rate", fold = "least" }
 spread = { of = "rate", fold = "least-over-most" }
 most_at = { of = "rate", fold = { of-most = "load" } }
+near_5 = { of = "rate", at = { load = 2 }, fold = { first-near-most = { of = "system", within = 0.05 } } }
+near_50 = { of = "rate", at = { load = 2, size = "L" }, fold = { first-near-most = { of = "system", within = 0.5 } } }
 wrong = { of = "wrong", fold = "sum" }
 rates = { of = "rate", fold = "sum" }
 none = { of = "nothing", fold = "sum" }
@@ -135,7 +137,7 @@ fn it_is_told_as_the_file_says() {
         "gain_100_S": 2.0, "gain_100_L": 2.0, "gain_200_S": 2.0, "gain_200_L": 2.0,
         "up_2_from_1": 2.0,
         "best_S": 2.0, "best_L": 2.0,
-        "twice": 0.667, "least": 10.0, "spread": 0.083, "most_at": 2.0, "wrong": 8, "rates": 360.0,
+        "twice": 0.667, "least": 10.0, "spread": 0.083, "most_at": 2.0, "near_5": "other", "near_50": "none", "wrong": 8, "rates": 360.0,
     });
     assert_eq!(serde_json::Value::Object(report.summary), expected);
     assert!(report.text.contains("load  system  rate"), "{}", report.text);

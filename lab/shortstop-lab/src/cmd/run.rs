@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use commands::command_line::end_when_unread;
 use experiments::{Backend, Choice, Options, Report, World};
 use lab::privilege;
@@ -17,7 +17,9 @@ use super::experiment::{find, run_in};
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  shortstop-lab run coherence --quick --json coherence.json\n  \
-    shortstop-lab run demo --backend redis\n  shortstop-lab run demo --world sim"
+    shortstop-lab run demo --backend redis\n  shortstop-lab run demo --world sim\n  \
+    shortstop-lab run workloads --quick --world sim --workload twitter-18\n  \
+    shortstop-lab run workloads --quick --world sim --trace cluster18.csv"
 )]
 pub struct Args {
     /// The experiment; see `shortstop-lab list`.
@@ -43,6 +45,15 @@ pub struct Args {
     /// Another value for one of its parameters, as `rack.keys=1000`; they are in the JSON.
     #[arg(long, value_name = "PARAMETER=VALUE", value_parser = parameter)]
     set: Vec<(String, String)>,
+    /// Play this recorded trace (for `workloads`; may be said several times): lines of
+    /// Twitter's format, timestamp,key,key size,value size,client id,operation,TTL, or of Meta's,
+    /// whose first line names its columns, among them key, op and size.
+    #[arg(long, value_name = "FILE")]
+    trace: Vec<PathBuf>,
+    /// Play requests like those of this published workload (likewise): ycsb-a to ycsb-f, or
+    /// twitter-N for Twitter's cluster N of March 2020.
+    #[arg(long, value_name = "NAME")]
+    workload: Vec<String>,
     /// Write the results as JSON to this file (`-`: to standard output, and no table).
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -89,6 +100,22 @@ fn parameter(text: &str) -> Result<(String, String), String> {
     Ok((path.into(), value.into()))
 }
 
+/// The experiment that plays them.
+const WORKLOADS: &str = "workloads";
+
+/// The workloads that were asked for, as TOML has a list of them; none: nobody asked for any.
+fn workloads(published: &[String], traces: &[PathBuf]) -> Option<String> {
+    // What JSON has between quotation marks, TOML has as well.
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let published = published.iter().map(|name| format!("{{ name = {} }}", quoted(name)));
+    let traces = traces.iter().map(|path| {
+        let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
+        format!("{{ name = {}, trace = {} }}", quoted(&name), quoted(&path.to_string_lossy()))
+    });
+    let all: Vec<String> = published.chain(traces).collect();
+    (!all.is_empty()).then(|| format!("[{}]", all.join(", ")))
+}
+
 /// Seeds of a hunt of which nobody said how many: every kind of fault comes about.
 const HUNTED: u64 = 200;
 
@@ -97,6 +124,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut experiment = find(&args.name, args.discipline.as_deref())?;
     for (path, value) in args.set {
         experiment.set(&path, &value)?;
+    }
+    if let Some(all) = workloads(&args.workload, &args.trace) {
+        ensure!(
+            experiment.name == WORKLOADS,
+            "--workload, --trace: experiment {} has no workloads; {WORKLOADS} has",
+            experiment.name
+        );
+        experiment.set("axes.workload", &all)?;
     }
     let mut options = Options {
         quick: args.quick,

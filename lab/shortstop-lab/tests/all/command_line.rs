@@ -36,6 +36,20 @@ fn every_command_has_help_with_an_example() {
     }
 }
 
+/// What a line of a trace is to be is said before anything runs.
+#[test]
+fn a_trace_with_a_line_that_is_none_is_refused_with_the_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("broken.csv");
+    std::fs::write(&path, "0,a,1,40,1,get,0\n0,b,1,40,1,fetch,0\n").unwrap();
+    let path = path.to_str().unwrap();
+    let output = typed(&["run", "workloads", "--quick", "--world", "sim", "--trace", path]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "taken");
+    assert!(said.contains(&format!("trace {path}: line 2: operation \"fetch\"")), "{said}");
+    assert!(said.contains("get, gets, set"), "{said}");
+}
+
 /// `shortstop-lab lab list` is what `shortstop lab list` was.
 #[test]
 fn the_word_lab_may_stand_before_a_command() {
@@ -49,6 +63,12 @@ const BAD: &[(&str, &[&str])] = &[
     ("frobnicate", &["frobnicate"]),
     ("run absent", &["experiment absent", "demo"]),
     ("run demo --backend mysql", &["--backend", "mysql"]),
+    (
+        "run workloads --workload memcached",
+        &["workload \"memcached\"", "ycsb-a to ycsb-f", "twitter-N"],
+    ),
+    ("run workloads --trace absent.csv", &["trace absent.csv", "No such file"]),
+    ("run demo --workload ycsb-a", &["--workload", "workloads"]),
     ("up absent.toml", &["topology absent.toml"]),
     ("down --name absent", &["absent"]),
     ("store --populate 5", &["--populate", "1000:128"]),
