@@ -14,6 +14,11 @@
 //! together: arrivals are random, and a short round's number of them is not even. Each is that of
 //! the disturber for which it is worst.
 //!
+//! `flood_N_throughput_share` and `flood_N_p99_ratio` are beside over alone where the one that
+//! guesses sends N times as many packets as the switch's core takes. Nothing is claimed of that:
+//! whatever a program decides, a packet was received before, so whoever sends most has most of the
+//! core. That is to be shared out before the switch, by the network card or by a policer.
+//!
 //! In the simulator a switch has a core to itself, which takes so many packets a second
 //! (`hardware`); the victim alone uses half of that, and `switch_load_alone` says so. What is
 //! claimed of latency is claimed there. In the kernel all share two CPUs: what the victim sends is
@@ -102,6 +107,10 @@ pub struct Isolation {
     disturb_rate: f64,
     /// What switches and links are in the simulator.
     hardware: Option<Hardware>,
+    /// Floods beside the victim there, each as a multiple of the packets that the switch's core
+    /// takes.
+    #[serde(default)]
+    floods: Vec<f64>,
 }
 
 impl Measure for Isolation {
@@ -109,6 +118,9 @@ impl Measure for Isolation {
         self.tenancy.check()?;
         exponent(self.theta)?;
         ensure!(self.rounds > 0, "rounds = 0: at least one is needed");
+        for flood in &self.floods {
+            ensure!(*flood > 0.0 && *flood <= 10.0, "floods: {flood}: more than 0, to 10");
+        }
         positive([
             ("rate", self.rate),
             ("settle_s", self.settle_s),
@@ -121,6 +133,35 @@ impl Measure for Isolation {
     fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
         measure(self, run, report)
     }
+}
+
+impl Isolation {
+    /// What the victim asks for in one measurement.
+    fn reads(&self) -> Phase {
+        Phase::reads(Popularity::Zipf(self.theta), self.rate, WARMUP_S, self.round_s)
+    }
+
+    /// Floods, each with its packets per second.
+    fn floods(&self) -> impl Iterator<Item = (f64, f64)> {
+        let core = self.hardware.as_ref().map(|hardware| hardware.switch_rate);
+        self.floods.iter().filter_map(move |flood| Some((*flood, flood * core?)))
+    }
+}
+
+/// The victim's throughput and 99th percentile beside a flood, over what they are alone.
+fn beside_flood(
+    [victim, flooder]: [&mut Load; 2],
+    params: &Isolation,
+    flood: &Phase,
+) -> anyhow::Result<[f64; 2]> {
+    let (mut alone, mut beside) = (Rounds::default(), Rounds::default());
+    for _ in 0..params.rounds {
+        alone.victim.push(victim.run(&params.reads())?);
+        flooder.begin(flood)?;
+        beside.victim.push(victim.run(&params.reads())?);
+        flooder.finish()?;
+    }
+    Ok([total(&beside) / total(&alone), ratio(&beside, &alone, |r| r.all.p99_us)])
 }
 
 /// A rack whose victim's keys are stored; its generator, and the disturbers' with what each does.
@@ -157,8 +198,7 @@ fn measure(params: &Isolation, run: &Run<'_>, report: &mut Report) -> anyhow::Re
     let other = Side::start(params, run, &line, None)?;
     let here = Side::start(params, run, &line, run.options.name.clone())?;
     let mut load = here.load;
-    let popularity = Popularity::Zipf(params.theta);
-    let reads = |seconds| Phase::reads(popularity, params.rate, WARMUP_S, seconds);
+    let reads = params.reads();
     here.stage.settle(
         &mut load,
         std::slice::from_ref(&here.victim),
@@ -185,7 +225,7 @@ fn measure(params: &Isolation, run: &Run<'_>, report: &mut Report) -> anyhow::Re
         Ok(counters["bypass_bad_tag"].as_f64().unwrap_or(0.0))
     };
     let bad_tags_before = bad_tags()?;
-    let (mut guesses, mut alone_rate) = (0, 0.0_f64);
+    let (mut guesses, mut arrived, mut alone_rate) = (0, 0.0, 0.0_f64);
     let (mut foreign, mut forged, mut wrong) = (0, 0, 0);
     let (mut names, mut bars) = (vec![], [vec![], vec![], vec![]]);
     let pairs = here.disturbers.into_iter().zip(other.disturbers);
@@ -212,11 +252,11 @@ fn measure(params: &Isolation, run: &Run<'_>, report: &mut Report) -> anyhow::Re
                     Situation::Beside => Some(&mut disturber.here),
                 };
                 let Some(theirs) = theirs else {
-                    seen.victim.push(load.run(&reads(params.round_s))?);
+                    seen.victim.push(load.run(&reads)?);
                     continue;
                 };
                 theirs.begin(&disturber.phase)?;
-                seen.victim.push(load.run(&reads(params.round_s))?);
+                seen.victim.push(load.run(&reads)?);
                 seen.disturber.push(theirs.finish()?);
             }
         }
@@ -232,6 +272,14 @@ fn measure(params: &Isolation, run: &Run<'_>, report: &mut Report) -> anyhow::Re
         alone_rate = alone_rate.max(told.rate_alone);
         if disturber.phase.kind == PhaseKind::Forge {
             guesses += beside_sent(&seen);
+            arrived = bad_tags()? - bad_tags_before;
+            for (flood, rate) in params.floods() {
+                run.progress.say(format!("{flood} times what the switch takes"));
+                let phase = Phase { arrivals: Arrivals::Open(rate), ..disturber.phase.clone() };
+                let [share, p99] = beside_flood([&mut load, &mut disturber.here], params, &phase)?;
+                report.summarize(format!("flood_{flood}_throughput_share"), share);
+                report.summarize(format!("flood_{flood}_p99_ratio"), p99);
+            }
         }
         told.tell(disturber.name, report, &mut table);
         names.push(disturber.name.to_string());
@@ -247,8 +295,7 @@ fn measure(params: &Isolation, run: &Run<'_>, report: &mut Report) -> anyhow::Re
         report.summarize("switch_load_alone", alone_rate / hardware.switch_rate);
     }
     // Half of the guesses name tenants that there are, and have to be looked at.
-    let arrived = (bad_tags()? - bad_tags_before) / (guesses as f64).max(1.0);
-    report.summarize("forgeries_seen_by_switch", arrived);
+    report.summarize("forgeries_seen_by_switch", arrived / (guesses as f64).max(1.0));
     report.summarize("foreign_values_seen", foreign as f64);
     report.summarize("forged_accepted", forged as f64);
     report.summarize("wrong_values", wrong as f64);
