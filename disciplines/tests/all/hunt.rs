@@ -11,6 +11,8 @@ const SEEDS: u64 = 400;
 const COMMAND_SEEDS: u64 = 40;
 /// Likewise of those whose hosts keep copies.
 const CACHING_SEEDS: u64 = 12;
+/// Plans of each pair of copies at the clients' side and something else.
+const PAIR_SEEDS: usize = 4;
 /// Likewise of those in which tenants are removed and made anew.
 const REMADE_SEEDS: u64 = 24;
 
@@ -95,6 +97,46 @@ fn no_client_notices_copies_of_its_own() {
     assert!(hunted.found.is_empty(), "{} seeds", hunted.found.len());
     let reads = hunted.holders.get(hunt::READS_FROM_HOLDERS);
     assert!(reads.is_some_and(|count| *count > 0), "{reads:?}");
+}
+
+/// Plans whose clients' hosts keep copies: reads that those answered, and that switches did.
+fn with_copies_of_its_own(plans: impl Iterator<Item = HuntPlan>) -> (u64, u64) {
+    let (mut local, mut by_switches) = (0, 0);
+    for mut plan in plans {
+        plan.clients.caches = true;
+        let outcome = run(&plan, registered()).unwrap();
+        assert_eq!(outcome.complaint(), None, "{}", serde_json::to_string(&plan).unwrap());
+        local += outcome.holders.get(hunt::READS_FROM_HOLDERS).copied().unwrap_or(0);
+        by_switches += outcome.cached;
+    }
+    (local, by_switches)
+}
+
+/// Copies that clients' hosts keep, beside those of switches and of stores, of each discipline.
+#[test]
+fn copies_of_its_own_go_with_each_discipline() {
+    for discipline in registered().iter().filter(|one| one.items == decide::Items::Copies) {
+        let of_one = (1..).map(|seed| {
+            let mut plan = HuntPlan::draw(seed, registered(), Limits::default());
+            plan.open = Some(discipline.name.to_owned());
+            for tenant in &mut plan.tenants {
+                tenant.discipline = discipline.name.to_owned();
+                tenant.write_back_ms = 0;
+            }
+            plan
+        });
+        let (local, by_switches) = with_copies_of_its_own(of_one.take(PAIR_SEEDS));
+        assert!(local > 0 && by_switches > 0, "{}: {local}, {by_switches}", discipline.name);
+    }
+}
+
+/// Likewise, of tenants whose keys are lent to switches.
+#[test]
+fn copies_of_its_own_go_with_keys_that_are_lent() {
+    let plans = (1..).map(|seed| HuntPlan::draw(seed, registered(), Limits::default()));
+    let lends = plans.filter(HuntPlan::writes_back);
+    let (local, by_switches) = with_copies_of_its_own(lends.take(2 * PAIR_SEEDS));
+    assert!(local > 0 && by_switches > 0, "{local}, {by_switches}");
 }
 
 /// Tenants that are removed and made anew, while all of that goes on.
