@@ -115,8 +115,11 @@ impl GrantedValues {
     }
 
     /// Something has happened to a key, or is about to.
+    #[inline]
     pub fn end(&mut self, id: KeyId) {
-        self.asked.remove(&id);
+        if !self.asked.is_empty() {
+            self.asked.remove(&id);
+        }
         if !mutant(Mutant::KeptOn) {
             self.values.remove(id);
         }

@@ -65,7 +65,12 @@ impl<V> RecencyTable<V> {
     }
 
     /// Takes what is there of a key, and gives its room back.
+    #[inline]
     pub fn remove(&mut self, id: KeyId) -> Option<V> {
+        // As it is for most of who asks, each time that a key is written.
+        if self.entries.is_empty() {
+            return None;
+        }
         let Entry { value, cost, used } = self.entries.remove(&id)?;
         self.shares.give_back(id.0, cost);
         if let Some(order) = self.order.get_mut(&id.0) {

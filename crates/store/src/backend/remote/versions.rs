@@ -11,6 +11,10 @@ use crate::backend::Key;
 /// into are never touched.
 const FLOORS: usize = 1 << 22;
 
+/// Keys that are looked at with each write while more are known than may be: some of them were
+/// written again, and stay.
+const LOOKED_AT: usize = 8;
+
 type KeyId = (u32, KeyHash);
 
 /// The versions of keys written here, as many as may be remembered. Any other key has the version
@@ -20,6 +24,8 @@ type KeyId = (u32, KeyHash);
 /// moves it once in [`FLOORS`] times.
 pub(super) struct Versions {
     known: HashMap<KeyId, u64>,
+    /// Each of them once, with a version that it had. A write of a key that is known changes
+    /// nothing here: it comes to the end when it is looked at.
     order: VecDeque<(KeyId, u64)>,
     /// Those that something was forgotten into; 0: nothing yet.
     floors: Vec<u64>,
@@ -66,15 +72,23 @@ impl Versions {
     }
 
     pub fn put(&mut self, id: KeyId, version: u64) {
-        self.known.insert(id, version);
-        self.order.push_back((id, version));
-        while self.known.len() > self.limit || self.order.len() > 2 * self.limit {
-            let Some((id, version)) = self.order.pop_front() else { break };
-            // A key written again since stands further back with its newer version.
-            if self.known.get(&id) == Some(&version) {
-                self.known.remove(&id);
-                let at = self.floor_of(&id);
-                self.floors[at] = self.floors[at].max(version);
+        if self.known.insert(id, version).is_none() {
+            self.order.push_back((id, version));
+        }
+        for _ in 0..LOOKED_AT {
+            if self.known.len() <= self.limit {
+                return;
+            }
+            let Some((id, version)) = self.order.pop_front() else { return };
+            match self.known.get(&id).copied() {
+                // Written again since.
+                Some(newer) if newer != version => self.order.push_back((id, newer)),
+                Some(_) => {
+                    self.known.remove(&id);
+                    let at = self.floor_of(&id);
+                    self.floors[at] = self.floors[at].max(version);
+                }
+                None => {}
             }
         }
     }
@@ -113,6 +127,16 @@ mod tests {
         versions.set(key(3), 14);
         assert_eq!(versions.of(key(1)), 13, "written again since: kept");
         assert_eq!(versions.of(key(2)), 12, "forgotten: its floor is its version");
+    }
+
+    #[test]
+    fn what_is_written_again_and_again_takes_the_room_of_one_key() {
+        let mut versions = versions(2);
+        (0..1000).for_each(|n| versions.set(key((n % 2) as u8), 11 + n));
+        assert_eq!((versions.known.len(), versions.order.len()), (2, 2));
+        (0..1000).for_each(|n| versions.set(key((n % 200) as u8), 2000 + n));
+        assert_eq!((versions.known.len(), versions.order.len()), (2, 2));
+        assert_eq!(versions.of(key(199)), 2999);
     }
 
     #[test]
