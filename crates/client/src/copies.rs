@@ -60,7 +60,7 @@ impl LocalCopies {
     /// served, it is handed on.
     ///
     /// # Errors
-    /// There is none; [`Miss::Fetched`]: but there will be, if its store agrees.
+    /// There is none; [`Miss::AtStore`]: but the key's store is at work on it.
     #[inline]
     pub fn read<R>(
         &self,
@@ -70,7 +70,7 @@ impl LocalCopies {
         serve: impl FnOnce(&CopiedValue<Box<[u8]>>) -> R,
     ) -> Result<R, Miss> {
         match self.cache.read_copy(hash, key, now_ns, serve) {
-            Err(Miss::Wanted) if self.wishes.add((hash, key.into())) => Err(Miss::Fetched),
+            Err(Miss::Wanted) if self.wishes.add((hash, key.into())) => Err(Miss::AtStore),
             Err(Miss::Wanted) => {
                 self.cache.put_off(hash, key, now_ns + LATER_NS);
                 Err(Miss::Elsewhere)

@@ -31,8 +31,9 @@ const LONGEST: usize = 1 << 20;
 pub enum Miss {
     /// There is no copy of the key.
     Elsewhere,
-    /// There is none, and the key is being fetched: its store is at work on it.
-    Fetched,
+    /// There is none, and the key's store is at work on it: it is being fetched, or the store has
+    /// refused it for a while, because the key is written too often for copies.
+    AtStore,
     /// There is none, and the caller is to have it fetched ([`crate::Holder::want`]). Nobody else
     /// is told so until that is over.
     Wanted,
@@ -103,7 +104,7 @@ impl Cache {
         match self.with(hash, |shelf| shelf.read(hash, key, now_ns, serve)) {
             ShelfAnswer::Here(result) => Ok(result),
             ShelfAnswer::Elsewhere => Err(Miss::Elsewhere),
-            ShelfAnswer::Fetched => Err(Miss::Fetched),
+            ShelfAnswer::AtStore => Err(Miss::AtStore),
             ShelfAnswer::Wanted => Err(Miss::Wanted),
         }
     }

@@ -28,8 +28,8 @@ pub(crate) enum ShelfAnswer<R> {
     Here(R),
     /// Nothing.
     Elsewhere,
-    /// Nothing yet: the key is being fetched.
-    Fetched,
+    /// Nothing, and the key's store is at work on it: it is being fetched, or was refused for now.
+    AtStore,
     /// Nothing, and the caller has the key fetched. Until that is over no other is told so.
     Wanted,
 }
@@ -145,11 +145,8 @@ impl Shelf {
                 self.used[entry.store] = self.used[entry.store].saturating_add(1);
                 return ShelfAnswer::Here(serve(copy));
             }
-            if entry.is_wanted {
-                return ShelfAnswer::Fetched;
-            }
-            if now_ns < entry.not_before_ns {
-                return ShelfAnswer::Elsewhere;
+            if entry.is_wanted || now_ns < entry.not_before_ns {
+                return ShelfAnswer::AtStore;
             }
             entry.is_wanted = true;
             return ShelfAnswer::Wanted;

@@ -68,7 +68,7 @@ fn filled(keys: &[Vec<u8>], value: &[u8]) -> anyhow::Result<Arc<Cache>> {
         for _ in 0..100 {
             match cache.read(hash, key, NOW_NS, |_| ()) {
                 Ok(()) => break,
-                Err(Miss::Elsewhere | Miss::Fetched) => {}
+                Err(Miss::Elsewhere | Miss::AtStore) => {}
                 Err(Miss::Wanted) => holder.want(hash, key, NOW_NS),
             }
             while let Some((_, bytes)) = holder.next_datagram() {

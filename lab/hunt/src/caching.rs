@@ -81,7 +81,7 @@ impl CachingConnection {
                 self.holder.want(hash, key, now_ns);
                 None
             }
-            Err(Miss::Elsewhere | Miss::Fetched) => None,
+            Err(Miss::Elsewhere | Miss::AtStore) => None,
         }
     }
 }

@@ -354,9 +354,9 @@ impl EventLoop {
         if local == LocalOutcome::Answered {
             return Next::On;
         }
-        // Of a key that is being fetched the store knows the value, or is asking for it: Redis need
-        // not be asked by each gateway that has lost its copy.
-        let hot = self.goes_by_network(key, local == LocalOutcome::Fetched);
+        // The store knows the value of such a key, or is asking for it: Redis need not be asked by
+        // each gateway that has no copy.
+        let hot = self.goes_by_network(key, local == LocalOutcome::AtStore);
         let upstream = self.upstream_way(at, store);
         let client = &mut self.clients[at];
         if client.writes() > 0 {

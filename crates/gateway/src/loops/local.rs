@@ -17,8 +17,8 @@ use super::{
 pub(super) enum LocalOutcome {
     /// It is answered.
     Answered,
-    /// There is no copy, and the key's store is being asked for one.
-    Fetched,
+    /// There is no copy, and the key's store is at work on it.
+    AtStore,
     /// There is none.
     Elsewhere,
 }
@@ -106,7 +106,7 @@ impl EventLoop {
         }
         match served {
             Ok(()) => LocalOutcome::Answered,
-            Err(Miss::Fetched) => LocalOutcome::Fetched,
+            Err(Miss::AtStore) => LocalOutcome::AtStore,
             Err(_) => LocalOutcome::Elsewhere,
         }
     }

@@ -85,6 +85,8 @@ impl HoldRegistry {
         if hold.everything {
             self.everything = Some(id);
             cx.all_held = true;
+            // Before its command can be carried out: whoever reads in Redis sees what came of it.
+            cx.all_change();
         }
         Some(id)
     }

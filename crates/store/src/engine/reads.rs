@@ -16,6 +16,7 @@ use crate::{
     backend::{Answer as Reply, Item, Key, ReadOutcome, Ticket},
     coherence::{Watch, version_of_part},
     counters::{ReadCounters, RequestCounters},
+    directory::KeyId,
     net::Outbox,
 };
 use holder::mutants::{Mutant, mutant};
@@ -83,8 +84,9 @@ impl Reads {
             self.counters.reads_joined += 1;
             return;
         }
+        let is_kept = origin.wants_grant || may_be_kept && is_kept_here(cx, id);
         let ticket = cx.waiting.ticket();
-        let found = if origin.wants_grant {
+        let found = if is_kept {
             cx.backend.get_for_grant(key, cx.now_ns, ticket)
         } else {
             cx.backend.get(key, cx.now_ns, ticket)
@@ -101,7 +103,7 @@ impl Reads {
                 if origin.wanted.goes_on() {
                     cx.values.misses(id);
                 }
-                if origin.wants_grant {
+                if is_kept {
                     cx.granted.asks(id, ticket);
                 }
                 let asked = BackendRead::new(origin, key.bytes);
@@ -135,7 +137,7 @@ impl Reads {
         let BackendRead { origin, key, joined } = read;
         let id = (origin.tenant, origin.key_hash);
         cx.values.answered(id);
-        let is_newest = origin.wants_grant && cx.granted.answered(id, ticket);
+        let is_newest = cx.granted.answered(id, ticket);
         for other in joined {
             self.answer_found(cx, other, key, found.clone(), false);
         }
@@ -166,10 +168,10 @@ impl Reads {
         if is_untold && origin.op == Op::HolderFetch {
             return holder_messages::refuse_grant(cx, origin, key);
         }
+        let is_newest = is_newest && !is_untold;
         let origin = &Origin { wants_grant: origin.wants_grant && !is_untold, ..*origin };
         let found = self.item_of(cx, origin, key, found);
         if is_newest
-            && origin.wants_grant
             && let Ok(Some(item)) = &found
             && origin.takes_whole(key, item.value.len())
         {
@@ -271,6 +273,18 @@ impl Reads {
 fn has_heard(cx: &Context) -> bool {
     let heard_ns = cx.outside.seen_ns() + cx.leases.length_ns();
     cx.outside.watch() == Watch::Unneeded || cx.outside.may_grant_reads() && cx.now_ns < heard_ns
+}
+
+/// Whether a key is kept for those who read it here, because copies of it are worth nothing
+/// elsewhere: it is written too often for them. Not while a write goes on, or may still take place:
+/// what is read then is not known to be the newest.
+fn is_kept_here(cx: &Context, id: KeyId) -> bool {
+    let entry = cx.directory.find(&id).and_then(|at| cx.directory.get(at));
+    let is_settled = entry.is_none_or(|entry| entry.state.is_settled());
+    is_settled
+        && !cx.all_held
+        && cx.holders.pause_ms(&id, cx.now_ns) > 0
+        && cx.is_home_of(id.0, id.1)
 }
 
 /// What to say about what was found: of a value that no packet carries, or of which a part is

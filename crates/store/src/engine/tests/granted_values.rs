@@ -4,6 +4,7 @@ use holder::mutants::{Mutant, choose};
 
 use super::{remote::RemoteBackend, *};
 use crate::{
+    HoldRequest,
     backend::{Change, Completion, Item, OutsideEvent, ReadOutcome, Ticket},
     coherence::Watch,
 };
@@ -90,8 +91,26 @@ impl Behind {
         self.store.hand_in_at(ack(11, 10), KEY, &[], 0, self.now_ns);
     }
 
+    /// Copies of the key have been worth nothing.
+    fn paused() -> Behind {
+        let mut behind = Behind::new();
+        let facts = &mut behind.store.engine.facts;
+        facts.outside.seen(behind.now_ns);
+        let id = (KEYED, SECRET.key_hash(KEYED, KEY));
+        while facts.holders.pause_ms(&id, behind.now_ns) == 0 {
+            facts.holders.called_back(&id, 0, behind.now_ns);
+        }
+        behind
+    }
+
     /// A write comes and goes, past the switch.
     fn write(&mut self) {
+        let ticket = self.write_begins();
+        self.write_ends(ticket);
+    }
+
+    /// The backend is asked for a write.
+    fn write_begins(&mut self) -> Ticket {
         self.requests += 1;
         let write = Header {
             tenant: KEYED,
@@ -101,7 +120,10 @@ impl Behind {
         };
         self.store.hand_in_at(write, KEY, NEW, 0, self.now_ns);
         self.acknowledge();
-        let ticket = self.backend.take_write();
+        self.backend.take_write()
+    }
+
+    fn write_ends(&mut self, ticket: Ticket) {
         let done = Completion::Change(ticket, Change::Done(9));
         self.store.engine.complete(done, self.now_ns, &mut self.store.out);
     }
@@ -172,6 +194,47 @@ fn a_read_is_answered_from_it_while_the_store_hears_what_others_do() {
     let ticket = deaf.backend.take_read();
     deaf.finds(ticket, OLD);
     assert!(deaf.read(), "it may be older than a copy may be");
+}
+
+#[test]
+fn a_key_that_is_written_too_often_for_copies_is_kept_here() {
+    let mut behind = Behind::paused();
+    assert!(behind.read());
+    assert!(!behind.read(), "it waits for the same answer");
+    let ticket = behind.backend.take_read();
+    behind.finds(ticket, OLD);
+    assert!(!behind.read());
+    let writes = behind.write_begins();
+    assert!(behind.read(), "what is there now is the backend's to say");
+    let during = behind.backend.take_read();
+    behind.finds(during, OLD);
+    behind.write_ends(writes);
+    assert!(behind.read(), "what was read during a write may be of before it");
+    let ticket = behind.backend.take_read();
+    behind.finds(ticket, NEW);
+    assert!(!behind.read());
+    let mut other = Behind::new();
+    other.store.engine.facts.outside.seen(other.now_ns);
+    other.read();
+    let ticket = other.backend.take_read();
+    other.finds(ticket, OLD);
+    assert!(other.read(), "nobody wants copies of this one");
+}
+
+#[test]
+fn nothing_is_read_from_it_once_a_command_may_change_every_key() {
+    let mut behind = Behind::paused();
+    assert!(behind.read());
+    let ticket = behind.backend.take_read();
+    behind.finds(ticket, OLD);
+    assert!(!behind.read());
+    let everything = HoldRequest { names: vec![], everything: true };
+    let Behind { store, now_ns, .. } = &mut behind;
+    store.engine.hold(1, everything, *now_ns, &mut store.out);
+    assert!(behind.read());
+    let ticket = behind.backend.take_read();
+    behind.finds(ticket, OLD);
+    assert!(behind.read(), "and nothing is kept until it is over");
 }
 
 #[test]

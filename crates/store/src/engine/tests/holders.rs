@@ -113,7 +113,7 @@ impl Pair {
         let hash = cache.hash(key);
         match cache.read(hash, key, self.now_ns, <[u8]>::to_vec) {
             Ok(value) => Some(value),
-            Err(Miss::Elsewhere | Miss::Fetched) => None,
+            Err(Miss::Elsewhere | Miss::AtStore) => None,
             Err(Miss::Wanted) => {
                 self.holder.want(hash, key, self.now_ns);
                 self.settle();
