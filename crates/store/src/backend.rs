@@ -97,11 +97,11 @@ pub enum Change {
 
 /// How a read ended that was answered later.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReadOutcome {
+pub enum ReadOutcome<V = Vec<u8>> {
     /// The item.
-    Item(Item<Vec<u8>>),
+    Item(Item<V>),
     /// The item, from a server that does not tell if others change it.
-    Untold(Item<Vec<u8>>),
+    Untold(Item<V>),
     /// It is longer than [`Backend::longest`]; its version.
     TooLarge(u64),
     /// There is no such key.
@@ -110,6 +110,25 @@ pub enum ReadOutcome {
     Refused(Refusal),
     /// The backend failed.
     Failed,
+}
+
+impl ReadOutcome {
+    /// The same, for several who read the value.
+    pub fn shared(self) -> ReadOutcome<Bytes> {
+        let shared = |item: Item<Vec<u8>>| Item {
+            value: item.value.into(),
+            version: item.version,
+            expiry_ms: item.expiry_ms,
+        };
+        match self {
+            ReadOutcome::Item(item) => ReadOutcome::Item(shared(item)),
+            ReadOutcome::Untold(item) => ReadOutcome::Untold(shared(item)),
+            ReadOutcome::TooLarge(version) => ReadOutcome::TooLarge(version),
+            ReadOutcome::Absent => ReadOutcome::Absent,
+            ReadOutcome::Refused(refusal) => ReadOutcome::Refused(refusal),
+            ReadOutcome::Failed => ReadOutcome::Failed,
+        }
+    }
 }
 
 /// An answer, or the promise of one.

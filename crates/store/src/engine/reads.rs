@@ -21,6 +21,15 @@ use crate::{
 };
 use holder::mutants::{Mutant, mutant};
 
+/// Who of those who wait for an answer of the backend.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rank {
+    /// For whom it was asked; whether nothing has happened to the key since.
+    Asked { is_newest: bool },
+    /// Who came later.
+    Joined,
+}
+
 /// What answers reads.
 #[derive(Default)]
 pub(super) struct Reads {
@@ -138,21 +147,21 @@ impl Reads {
         let id = (origin.tenant, origin.key_hash);
         cx.values.answered(id);
         let is_newest = cx.granted.answered(id, ticket);
+        let found = found.shared();
+        self.answer_found(cx, origin, key, found.clone(), Rank::Asked { is_newest });
         for other in joined {
-            self.answer_found(cx, other, key, found.clone(), false);
+            self.answer_found(cx, other, key, found.clone(), Rank::Joined);
         }
-        self.answer_found(cx, origin, key, found, is_newest);
     }
 
-    /// Answers one of those who wait for what the backend has found. `is_newest`: nothing has
-    /// happened to the key meanwhile.
+    /// Answers one of those who wait for what the backend has found.
     fn answer_found(
         &mut self,
         cx: &mut Context,
         origin: &Origin,
         key: &[u8],
-        found: ReadOutcome,
-        is_newest: bool,
+        found: ReadOutcome<Bytes>,
+        rank: Rank,
     ) {
         let id = (origin.tenant, origin.key_hash);
         if let ReadOutcome::Refused(refusal) = &found {
@@ -168,10 +177,11 @@ impl Reads {
         if is_untold && origin.op == Op::HolderFetch {
             return holder_messages::refuse_grant(cx, origin, key);
         }
-        let is_newest = is_newest && !is_untold;
-        let origin = &Origin { wants_grant: origin.wants_grant && !is_untold, ..*origin };
-        let found = self.item_of(cx, origin, key, found);
-        if is_newest
+        let mut origin = Origin { wants_grant: origin.wants_grant && !is_untold, ..*origin };
+        let found = self.item_of(cx, &mut origin, key, found, rank);
+        let origin = &origin;
+        if rank == (Rank::Asked { is_newest: true })
+            && !is_untold
             && let Ok(Some(item)) = &found
             && origin.takes_whole(key, item.value.len())
         {
@@ -193,16 +203,13 @@ impl Reads {
     fn item_of(
         &mut self,
         cx: &mut Context,
-        origin: &Origin,
+        origin: &mut Origin,
         key: &[u8],
-        found: ReadOutcome,
+        found: ReadOutcome<Bytes>,
+        rank: Rank,
     ) -> Result<Option<Item<Bytes>>, Answer<'static>> {
         let mut item = match found {
-            ReadOutcome::Item(item) | ReadOutcome::Untold(item) => Item {
-                value: Bytes::from(item.value),
-                version: item.version,
-                expiry_ms: item.expiry_ms,
-            },
+            ReadOutcome::Item(item) | ReadOutcome::Untold(item) => item,
             ReadOutcome::Absent => return Ok(None),
             ReadOutcome::TooLarge(version) => {
                 cx.counters.refused_too_large += 1;
@@ -216,6 +223,15 @@ impl Reads {
         let len = item.value.len();
         let (whole, most) = (origin.takes_whole(key, len), cx.config.cluster.max_value);
         let in_parts = !whole && len <= most as usize;
+        if in_parts && rank == Rank::Joined {
+            // It is held for whoever asked, if there is room: however many have joined, the value
+            // is looked at once.
+            let id = (origin.tenant, origin.key_hash);
+            let held = cx.values.get(id, 0, cx.now_ns);
+            let (item, grantable) = held.ok_or(Answer::status(Status::TryAgain))?;
+            origin.wants_grant &= grantable;
+            return Ok(Some(item));
+        }
         if in_parts && !self.hold(cx, origin, &mut item) {
             return Err(Answer::status(Status::TryAgain));
         }

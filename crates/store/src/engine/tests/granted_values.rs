@@ -154,6 +154,22 @@ fn whoever_asks_while_the_backend_is_asked_is_answered_with_its_answer() {
 }
 
 #[test]
+fn those_who_joined_get_parts_of_a_long_value_as_whoever_asked_does() {
+    let mut behind = Behind::new();
+    behind.store.engine.facts.outside.seen(behind.now_ns);
+    let long = vec![7; 100_000];
+    assert!(behind.fetch());
+    assert!(!behind.fetch());
+    assert!(!behind.read());
+    let ticket = behind.backend.take_read();
+    behind.finds(ticket, &long);
+    let sent: Vec<Vec<u8>> = behind.store.sent().collect();
+    let headers = sent.iter().map(|bytes| Packet::decode(bytes).expect("a packet").header);
+    let parts: Vec<_> = headers.map(|header| (header.status, header.total)).collect();
+    assert_eq!(parts, [(Status::Ok, 100_000); 3]);
+}
+
+#[test]
 fn whoever_asks_after_a_write_does_not_join_a_question_of_before() {
     let mut behind = Behind::new();
     behind.store.engine.facts.outside.seen(behind.now_ns);
