@@ -55,27 +55,25 @@ const RARE: [&str; 13] = [
 /// What takes twenty plans or more from the first on, with one that caught it when this was
 /// written: that one is tried first. Where the code has changed so that it no longer does, the test
 /// takes longer and says which seed does now.
-const KNOWN: [(&str, u64); 20] = [
+const KNOWN: [(&str, u64); 18] = [
     ("EverythingWithCopies", 8351),
+    ("OlderAnswerPassedOn", 1284),
     ("JournalForgotten", 1162),
-    ("OlderAnswerPassedOn", 961),
-    ("HoldForgotten", 941),
+    ("HoldForgotten", 1111),
     ("ReplicaOfAnyTerm", 666),
     ("lent_keeps_any_loan", 513),
-    ("NoWaitAfterRestart", 454),
+    ("NoWaitAfterRestart", 443),
     ("OwnerNotWaitedFor", 280),
-    ("serves_without_lease", 239),
-    ("PartNotCompared", 153),
+    ("PartNotCompared", 170),
+    ("GrantedFalls", 133),
     ("serves_expired", 112),
-    ("GrantedFalls", 112),
-    ("WrittenWhileLent", 67),
     ("ClientForgotten", 61),
     ("UpdateLeavesValid", 56),
     ("ReplicaStaysValid", 52),
     ("CandidateServed", 52),
     ("lent_keeper_forgets", 37),
+    ("ReadWhileLent", 37),
     ("AppliedWithoutAsking", 37),
-    ("LeaseCutShort", 28),
 ];
 
 /// What breaks the programs of the discipline whose values go round.
