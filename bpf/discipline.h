@@ -63,7 +63,8 @@
  * copy. It runs later, when other packets have had `work`: all that it needs is in the copy, in
  * `ctx->egress_ifindex` and in maps (`port_name(ctx->egress_ifindex)` is what the control half
  * calls the port). Ethernet addresses are its to write: where no route was asked for nobody else
- * does. Checksums too: a UDP checksum covers the addresses.
+ * does. Checksums too: a UDP checksum covers the addresses. In generic mode some kernels let copies
+ * share their bytes, and what is written to one is written to all (docs/operations/drivers.md).
  *
  * RECIRCULATION. `RECIRCULATES` once in the C asks for a recirculation port;
  * `return recirculate(ctx, work, most)` sends the packet out by it. It comes back to step 1, with
