@@ -36,6 +36,7 @@ fn experiments_have_names_of_their_own_and_disciplines_that_exist() {
             "madinc-policies",
             "madinc-users",
             "orbit-skew",
+            "orbit-chance",
             "orbit-latency",
             "orbit-writes",
             "orbit-servers",

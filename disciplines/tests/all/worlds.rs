@@ -204,3 +204,36 @@ fn every_experiment_has_its_figures() {
         assert!(page.contains(&command), "{command}");
     }
 }
+
+/// A file of Twitter's format with a key that half of its reads are of: who caches answers these,
+/// and the rack carries more.
+#[test]
+fn a_recorded_trace_is_played_to_what_stands_before_servers() {
+    use std::fmt::Write;
+    let mut text = String::new();
+    for number in 0..20_000 {
+        let (hot, op) = (number % 2 == 0, if number % 20 == 1 { "set" } else { "get" });
+        let key = if hot { 0 } else { 1 + number * 7919 % 2000 };
+        let value_len = 40 + key % 1000;
+        writeln!(text, "{},k,{key},5,{value_len},7,{op},0", number / 1000).unwrap();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("hot.csv");
+    std::fs::write(&path, text).unwrap();
+    let mut experiment = find("workloads");
+    let quoted = serde_json::Value::from(path.to_str().unwrap());
+    let workload = format!("[{{ name = \"hot\", trace = {quoted} }}]");
+    experiment.set_elsewhere("axes.workload", &workload).unwrap();
+    experiment.set("axes.system", "[{ name = \"none\" }, { name = \"netcache\" }]").unwrap();
+    let report = experiment.run(&options(1)).unwrap();
+    assert_eq!(report.failure, None);
+    let [none, cached] = [&report.rows[0], &report.rows[1]];
+    assert_eq!(none["keys"], cached["keys"]);
+    assert_eq!(none["requests"]["writes"], 1000);
+    assert_eq!(none["hit_ratio"], 0.0);
+    let hits = cached["hit_ratio"].as_f64().unwrap();
+    assert!(hits > 0.5, "{hits}");
+    let gain = report.summary["netcache_over_none_hot"].as_f64().unwrap();
+    assert!(gain > 1.5, "{gain}");
+    assert_eq!(report.summary["use_hot"], "netcache");
+}

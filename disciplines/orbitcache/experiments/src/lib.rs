@@ -45,6 +45,7 @@ pub const PAPER: Paper = Paper {
 /// All of them, in the order of the paper's figures.
 const EXPERIMENTS: &[Definition] = &[
     Definition { toml: on_the_rack!("../orbit-skew.toml"), kind: &SATURATION },
+    Definition { toml: on_the_rack!("../orbit-chance.toml"), kind: &SATURATION },
     Definition {
         toml: on_the_rack!("../orbit-latency.toml"),
         kind: &Kind::sweep::<latency::LatencyOverLoad>(),

@@ -39,6 +39,8 @@ pub struct Saturation {
     write_ratio: f64,
     /// The number of items, in the place of `caches.orbit_items`; they go round for ever.
     items: Option<usize>,
+    /// In the place of `caches.first_unfit`.
+    first_unfit: Option<usize>,
     /// The length of all values, in the place of the rack's.
     bytes: Option<usize>,
     /// The number of servers, in the place of the rack's: OrbitCache's items are as many for each.
@@ -95,6 +97,7 @@ impl Saturation {
 
     fn caches(&self) -> Caches {
         let mut caches = self.caches.clone();
+        caches.first_unfit = self.first_unfit.unwrap_or(caches.first_unfit);
         if let Some(items) = self.items {
             caches = caches.circulating(items);
         }

@@ -27,10 +27,16 @@ pub enum System {
     /// OrbitCache.
     #[serde(rename = "orbitcache")]
     Orbit,
+    /// OrbitCache as its paper has it: as many values as fill the loop, which go round for ever.
+    #[serde(rename = "orbitcache-paper")]
+    Paper,
 }
 
+/// Values that the paper's loop has room for.
+const PAPER_ITEMS: usize = 128;
+
 impl System {
-    /// All of them, in order.
+    /// Those that most experiments compare, in order.
     pub const ALL: [System; 3] = [System::None, System::Limited, System::Orbit];
 
     /// As rows and plots have it.
@@ -39,6 +45,15 @@ impl System {
             System::None => "none",
             System::Limited => "netcache-limited",
             System::Orbit => "orbitcache",
+            System::Paper => "orbitcache-paper",
+        }
+    }
+
+    /// What it holds.
+    fn caches(self, caches: &Caches) -> Caches {
+        match self {
+            System::Paper => caches.circulating(PAPER_ITEMS.min(caches.orbit_items)),
+            System::None | System::Limited | System::Orbit => caches.clone(),
         }
     }
 }
@@ -172,11 +187,11 @@ impl<'a> Bench<'a> {
         system: System,
     ) -> anyhow::Result<Bench<'a>> {
         let seed = run.options.seed;
-        let mut rack = rack.clone();
+        let (mut rack, caches) = (rack.clone(), system.caches(caches));
         rack.value_len = caches.chosen(&rack, seed)?;
         let held = match system {
             System::None => vec![],
-            System::Orbit => vec![true; caches.orbit_items],
+            System::Orbit | System::Paper => vec![true; caches.orbit_items],
             System::Limited => {
                 let hot = Hot::new(&rack, seed, caches.limited_items);
                 let fits = |hash| caches.fits(rack.value_len.of(hash));
@@ -190,11 +205,12 @@ impl<'a> Bench<'a> {
                 ("netcache.longest_key", LIMITED_KEY_LEN),
                 ("netcache.longest_value", caches.limited_value_len as u32),
             ],
-            System::Orbit => ["orbitcache.items_min", "orbitcache.items_max"]
+            System::Orbit | System::Paper => ["orbitcache.items_min", "orbitcache.items_max"]
                 .map(|name| (name, caches.orbit_items as u32))
                 .into(),
         };
-        if system == System::Orbit && caches.for_ever && run.options.world == World::Sim {
+        let circulates = matches!(system, System::Orbit | System::Paper) && caches.for_ever;
+        if circulates && run.options.world == World::Sim {
             settings.push(("orbitcache.park_us", 0));
         }
         let settings = settings.into_iter();
@@ -240,7 +256,7 @@ impl<'a> Bench<'a> {
         // Some share a bucket that is full; and the other is measured with what it has learnt in
         // its time.
         let (load, enough) = match self.system {
-            System::Orbit => (0.1, 0.9),
+            System::Orbit | System::Paper => (0.1, 0.9),
             _ => (0.3, 0.0),
         };
         let rate = (bound * load).max(self.noticed_rate);

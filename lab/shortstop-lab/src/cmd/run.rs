@@ -131,7 +131,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             "--workload, --trace: experiment {} has no workloads; {WORKLOADS} has",
             experiment.name
         );
-        experiment.set("axes.workload", &all)?;
+        experiment.set_elsewhere("axes.workload", &all)?;
     }
     let mut options = Options {
         quick: args.quick,
