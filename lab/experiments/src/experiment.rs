@@ -153,8 +153,8 @@ impl Experiment {
         self.params(World::Kernel, false).map(drop)
     }
 
-    /// As [`Experiment::set`], for what is measured at other places than the file's: of figures that
-    /// are not there then, nothing is claimed.
+    /// As [`Experiment::set`], for what is measured at other places than the file's: of figures
+    /// that are not there then, nothing is claimed.
     ///
     /// # Errors
     /// As [`Experiment::set`].

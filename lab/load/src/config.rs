@@ -137,8 +137,8 @@ pub enum PhaseKind {
         /// How often each is read.
         times: u32,
     },
-    /// The configuration's trace, from where the phase before it ended: which key is asked for next,
-    /// and whether it is written, the trace says, and not the other fields.
+    /// The configuration's trace, from where the phase before it ended: which key is asked for
+    /// next, and whether it is written, the trace says, and not the other fields.
     Trace,
     /// Reads that the generator answers itself, without a network: what it costs by itself. On
     /// sockets only.

@@ -126,8 +126,8 @@ impl Source {
     /// Prepares keys and tables. The client's id must differ from those of all others.
     ///
     /// # Errors
-    /// A tenant without a secret, no keys, intervals of no length, or a trace that cannot be read or
-    /// asks for more keys than there are.
+    /// A tenant without a secret, no keys, intervals of no length, or a trace that cannot be read
+    /// or asks for more keys than there are.
     pub fn new(config: LoadConfig, client: u64) -> anyhow::Result<Source> {
         ensure!(config.keys > 0, "load: keys = 0: at least one key is needed");
         ensure!(config.interval_ms > 0, "load: interval_ms = 0: at least 1 is needed");

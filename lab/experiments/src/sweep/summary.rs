@@ -41,20 +41,20 @@ enum Fold {
     /// Not the most itself: this figure of the point that has it, the last if there are several.
     OfMost(String),
     /// What the first point is called that comes near the most.
-    FirstNearMost(Near),
+    FirstNearMost(Margin),
 }
 
 /// Which point comes near the most, and what is told of it.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Near {
+struct Margin {
     /// The figure that is told, as text.
     of: String,
     /// How far below the most it may be, as a part of the most.
     within: f64,
 }
 
-impl Near {
+impl Margin {
     /// Of these points with their numbers.
     fn text(&self, measured: &[(&MeasuredPoint, f64)]) -> Option<String> {
         let most = measured.iter().map(|(_, number)| *number).fold(f64::NEG_INFINITY, f64::max);

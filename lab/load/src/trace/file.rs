@@ -1,6 +1,7 @@
-//! Traces as files have them: Twitter's, `timestamp,key,key size,value size,client id,operation,TTL`
-//! without a line of names; and Meta's of its key-value caches, whose first line names its columns,
-//! among them `key`, `op` and `size`. They come compressed, and are read as text.
+//! Traces as files have them: Twitter's, without a line of names,
+//! `timestamp,key,key size,value size,client id,operation,TTL`; and Meta's of its key-value caches,
+//! whose first line names its columns, among them `key`, `op` and `size`. They come compressed, and
+//! are read as text.
 
 use std::{collections::HashMap, io::BufRead};
 

@@ -1,6 +1,6 @@
-//! Requests in an order of their own: recorded by others in a file ([`file`]), or made like those of
-//! a published workload ([`published`]). A source plays them one after the other, each at a time of
-//! the load's own, and begins again after the last.
+//! Requests in an order of their own: recorded by others in a file ([`file`]), or made like those
+//! of a published workload ([`published`]). A source plays them one after the other, each at a time
+//! of the load's own, and begins again after the last.
 //!
 //! Keys become the lab's own, in the order in which they come first, and of its length. What is no
 //! read is played as a write, since every key of a load is always there: a delete, an increment. So

@@ -49,9 +49,9 @@ const YCSB_ALPHA: f64 = 0.99;
 const YCSB_VALUE_LEN: usize = 1000;
 
 /// Twitter's clusters of March 2020, of the table that was published with their traces
-/// (`twitter/cache-trace`, `stat/2020Mar.md`): number, exponent of popularity, mean length of values
-/// in bytes, and the part of the operations that is neither get nor gets. Clusters 5, 43 and 46 have
-/// no exponent there.
+/// (`twitter/cache-trace`, `stat/2020Mar.md`): number, exponent of popularity, mean length of
+/// values in bytes, and the part of the operations that is neither get nor gets. Clusters 5, 43 and
+/// 46 have no exponent there.
 const TWITTER: [(u32, f64, usize, f64); 51] = [
     (1, 2.6774, 267, 0.01),
     (2, 1.4908, 68, 0.0),
