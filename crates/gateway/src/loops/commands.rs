@@ -91,6 +91,9 @@ const LOCAL: &[(&str, LocalRead)] = &[
     ("type", LocalRead::Type),
 ];
 
+/// What Redis does not advise to tell all, and yet a user is known to all or to none.
+const OF_USERS: [&str; 4] = ["acl|setuser", "acl|deluser", "acl|load", "acl|save"];
+
 /// Longest name that is looked up in place.
 const MAX_NAME: usize = 32;
 
@@ -158,6 +161,9 @@ impl Commands {
     /// enough.
     pub fn spread(&self, words: Words<'_>) -> Option<Join> {
         let command = self.table.find_of(words)?;
+        if OF_USERS.contains(&&command.name[..]) {
+            return Some(Join::First);
+        }
         let request = command.tip("request_policy")?;
         if !matches!(request, "all_shards" | "all_nodes") {
             return None;

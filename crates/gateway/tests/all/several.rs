@@ -305,3 +305,19 @@ fn who_logs_in_is_known_at_every_store() {
     assert_eq!(client.ask("EXEC"), "*2\r\n+OK\r\n$3\r\nada\r\n");
     assert_eq!(client.ask(&format!("MGET {b} {c}")), "*2\r\n$1\r\n2\r\n$1\r\n4\r\n");
 }
+
+#[test]
+fn who_is_made_a_user_is_one_at_every_store() {
+    let rack = Rack::start();
+    let mut client = rack.gateway.speak();
+    assert_eq!(client.ask("ACL SETUSER ada on >secret ~* +@all"), "+OK\r\n");
+    let mut ada = rack.gateway.speak();
+    assert_eq!(ada.ask("AUTH ada secret"), "+OK\r\n");
+    for key in keys() {
+        assert_eq!(ada.ask(&format!("SET {key} 1")), "+OK\r\n");
+    }
+    assert_eq!(client.ask("ACL DELUSER ada"), ":1\r\n");
+    for server in &rack.servers {
+        assert_eq!(server.speak().ask("ACL USERS"), "*1\r\n$7\r\ndefault\r\n");
+    }
+}

@@ -92,9 +92,8 @@ impl Stage {
             let gateway = port::free();
             let listen = address(gateway).to_string();
             let place = ["gateway", "--cluster", "cluster.toml", "--listen", &listen];
-            // No switch is on the way that could answer.
-            let copies = ["--cache", cache, "--network", "never"];
-            let process = Process::of_product(directory, &[&place[..], &copies].concat())?;
+            let words = [&place[..], &["--cache", cache]].concat();
+            let process = Process::of_product(directory, &words)?;
             self.gateways.push((gateway, process));
             ensure!(port::listens(gateway, PATIENCE, || true), "a gateway does not listen");
         }
