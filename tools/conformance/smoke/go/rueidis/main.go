@@ -142,7 +142,7 @@ func main() {
 			build.Smembers().Key("e").Build(), build.Zadd().Key("z").ScoreMember().ScoreMember(1.5, "m").Build(),
 			build.Zrange().Key("z").Min("0").Max("-1").Withscores().Build(), build.Xadd().Key("x").Id("1-1").FieldValue().FieldValue("f", "v").Build(),
 			build.Xrange().Key("x").Start("-").End("+").Build(), build.Expire().Key("l").Seconds(60).Build(), build.Ttl().Key("l").Build(),
-			build.Type().Key("l").Build(), build.Del().Key("l", "h{l}").Build(), build.Incr().Key("e").Build(), build.Arbitrary("nosuchcommand").Build()))
+			build.Type().Key("l").Build(), build.Del().Key("l", "h{l}").Build(), build.Incr().Key("e").Build(), build.Arbitrary("nosuchcommand").Keys("e").Build()))
 	})
 	steps.Step("RESP2 and another database", func(ctx context.Context) (any, error) {
 		options.AlwaysRESP2, options.DisableCache, options.SelectDB = true, true, 3
