@@ -113,7 +113,7 @@ pub struct CopiesThread {
 }
 
 /// What has been done since the last time is told to.
-type Told = Box<dyn FnMut(HolderCounts) + Send>;
+type CountsListener = Box<dyn FnMut(HolderCounts) + Send>;
 
 /// What the thread works with.
 struct Keeper {
@@ -122,7 +122,7 @@ struct Keeper {
     holder: Holder,
     wishes: Arc<Wishes>,
     counted: HolderCounts,
-    told: Told,
+    told: CountsListener,
 }
 
 impl CopiesThread {

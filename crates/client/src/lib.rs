@@ -5,16 +5,17 @@
 //! socket per address family, and a task per socket matches the answers to the calls. Whether a
 //! switch or a store answered makes no difference to the caller, except that [`Value::from_switch`]
 //! says so. Applications, the gateway, the lab and `shortstop get|set|delete` call this crate; it
-//! calls `wire` and `holder` only. What a discipline's own client library shares with it stands in [`kit`].
+//! calls `wire` and `holder` only. What a discipline's own client library shares with it stands in
+//! [`kit`].
 //!
 //! Every decision of a call (when to send again, what, until when, which datagram answers it) is
 //! taken by a state machine without sockets or clocks. [`Client`] drives it; [`Machine`] is the
 //! same for whoever has a network and a time of his own.
 //!
 //! With [`Options::cache`] a client keeps copies of what it reads most and answers from them, which
-//! is never stale ("Holders at the clients' side" in `docs/coherence.md`); [`Value::from_copy`] says
-//! so. With [`Options::seal`] keys are hidden and values sealed before anything else is done with them,
-//! and opened last.
+//! is never stale ("Holders at the clients' side" in `docs/coherence.md`); [`Value::from_copy`]
+//! says so. With [`Options::seal`] keys are hidden and values sealed before anything else is done
+//! with them, and opened last.
 //!
 //! A value that no packet holds travels in parts, several at a time ("Parts of values" in
 //! `docs/protocol.md`); to the caller it is one call, which is linearizable as any other.

@@ -29,9 +29,9 @@ pub struct Options {
     /// they need.
     pub memory: Option<Memory>,
     /// Bytes for copies of what is read most, from which reads are answered without a packet, and
-    /// never with what a write has made old; 0: none. A thread of the client's own keeps them. Whoever
-    /// writes waits for its acknowledgement, or for a lease if this process stands still. [`Client`]
-    /// keeps them, a [`Machine`] does not. Default 0.
+    /// never with what a write has made old; 0: none. A thread of the client's own keeps them.
+    /// Whoever writes waits for its acknowledgement, or for a lease if this process stands still.
+    /// [`Client`] keeps them, a [`Machine`] does not. Default 0.
     ///
     /// [`Client`]: crate::Client
     /// [`Machine`]: crate::Machine

@@ -96,7 +96,8 @@ pub struct ReadCounters {
     pub reads_parts: u64,
     /// Fetches by switch agents.
     pub fetches: u64,
-    /// Reads and fetches of a value that was read for a grant of another: the backend was not asked.
+    /// Reads and fetches of a value that was read for a grant of another: the backend was not
+    /// asked.
     pub reads_from_memory: u64,
     /// Reads and fetches answered with what the backend said to another's, asked since the key was
     /// changed last.

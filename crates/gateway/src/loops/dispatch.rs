@@ -13,7 +13,7 @@ use super::{
     client::{Transition, Way},
     commands::{Act, Command},
     hello::Hello,
-    local::LocalOutcome,
+    local_outcome::LocalOutcome,
     speaker::Speaker,
     upstream::{PendingCommand, Waiter},
     users::Login,

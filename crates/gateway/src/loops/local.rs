@@ -10,18 +10,8 @@ use super::{
     client::{Client, write_value},
     commands::{Command, LocalRead},
     dispatch::CommandText,
+    local_outcome::LocalOutcome,
 };
-
-/// What copies have made of a read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LocalOutcome {
-    /// It is answered.
-    Answered,
-    /// There is no copy, and the key's store is at work on it.
-    AtStore,
-    /// There is none.
-    Elsewhere,
-}
 
 impl Client {
     /// Whether a read of this key may be answered at once: nothing that is under way could be

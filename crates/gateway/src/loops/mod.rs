@@ -20,6 +20,7 @@ mod hot;
 pub(crate) mod jobs;
 mod joint;
 mod local;
+mod local_outcome;
 mod memory;
 mod network;
 mod own;

@@ -12,8 +12,8 @@ use super::{
 };
 
 impl EventLoop {
-    /// Whether a read of the key with this hash is to go by the network; `is_at_store`: its store is
-    /// at work on it.
+    /// Whether a read of the key with this hash is to go by the network; `is_at_store`: its store
+    /// is at work on it.
     pub(super) fn goes_by_network(&mut self, hash: u64, is_at_store: bool) -> bool {
         let Some(reads) = self.reads.as_mut().filter(|_| hash != 0) else { return false };
         let is_hot = self.sketch.as_mut().is_none_or(|sketch| sketch.read(hash));
