@@ -14,7 +14,11 @@ use disciplines_experiments::experiments;
 use experiments::{Backend, Experiment, Options};
 
 /// What takes longest is begun first, lest one thread ends alone.
-const LONGEST: [&str; 7] = [
+const LONGEST: [&str; 11] = [
+    "orbit-chance",
+    "workloads",
+    "latency",
+    "orbit-sizing",
     "kv-scale",
     "kv-accuracy",
     "kv-writes",

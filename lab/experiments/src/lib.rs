@@ -37,6 +37,7 @@
 
 #![deny(unsafe_code)]
 
+mod applications;
 mod backends;
 mod busy;
 mod claim;

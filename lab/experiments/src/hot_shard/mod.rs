@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use self::stage::{CpuTime, Stage};
 use crate::{
     Measure, Options, Report, Run,
-    near::{Mix, Observations, Pace, Servers, Worker, percentile_ms, stale_in},
+    applications::{Mix, Observations, Pace, Servers, Worker, percentile_ms, stale_in},
     params::{exponent, positive},
 };
 

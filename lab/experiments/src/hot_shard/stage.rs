@@ -9,8 +9,8 @@ use wire::cluster_slot;
 
 use super::HotShard;
 use crate::{
+    applications::{key_name, number_of},
     loopback::{Directory, Process, address},
-    near::{key_name, number_of},
     redis_cluster::{Nodes, Stores, connect},
 };
 

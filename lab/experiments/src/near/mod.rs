@@ -7,15 +7,12 @@
 
 mod fleet;
 mod hosts;
-mod values;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Measure, Report, Run, World};
 use fleet::Fleet;
 use hosts::Hosts;
-pub(crate) use hosts::{Mix, Observations, Pace, Servers, Worker};
-pub(crate) use values::{key_name, number_of, percentile_ms, stale_in};
 
 /// Parameters of copies in gateways.
 #[derive(Serialize, Deserialize)]

@@ -15,7 +15,7 @@ use seed::SeededRng;
 use sim::{Birth, Io, Maker, Process, Remains, packet::Datagram};
 use wire::{Cluster, TENANT_OPEN};
 
-use crate::near::values::{key_name, number_for, number_of, value_of};
+use crate::applications::{key_name, number_for, number_of, value_of};
 
 /// Writes under way while every key is written for the first time.
 const FILLING: usize = 64;

@@ -22,7 +22,7 @@ use text::table::{Table, percent, thousands};
 
 use crate::{
     Report, Run,
-    near::values::{percentile_ms, stale_in},
+    applications::{percentile_ms, stale_in},
     params::{exponent, positive},
     rig::Rig,
 };

@@ -7,10 +7,7 @@
 //! short, as it is where somebody wants this, and not this machine. Stores take what they need, and
 //! that is told.
 
-mod lane;
 mod rack;
-mod rivals;
-mod worker;
 
 use std::{
     net::SocketAddr,
@@ -30,15 +27,13 @@ use serde_json::json;
 use text::table::{Table, percent, thousands};
 use wire::{Secret, TENANT_OPEN};
 
-pub(crate) use self::worker::{Mix, Observations, Pace, Servers, Worker};
-use self::{
-    rack::Rack,
-    rivals::{Invalidations, NearCache},
-    worker::ApplicationCache,
-};
+use self::rack::Rack;
 use crate::{
     Report, Run,
-    near::values::{percentile_ms, stale_in},
+    applications::{
+        ApplicationCache, Invalidations, Mix, NearCache, Observations, Pace, Servers, Worker,
+        percentile_ms, stale_in,
+    },
     params::{exponent, positive},
     resp::{Connection, Server},
 };

@@ -11,8 +11,8 @@ use seed::SeededRng;
 use super::{
     lane::{Answer, Lane},
     rivals::NearCache,
+    values::{key_name, number_for, number_of, value_of},
 };
-use crate::near::values::{key_name, number_for, number_of, value_of};
 
 /// What is asked for.
 #[derive(Clone, Debug)]

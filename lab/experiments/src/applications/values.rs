@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use history::{Operation, stale_reads};
 
 /// The bytes of the value with this number: the number again and again, `len` bytes in all.
-pub(super) fn value_of(number: u64, len: usize) -> Vec<u8> {
+pub(crate) fn value_of(number: u64, len: usize) -> Vec<u8> {
     number.to_be_bytes().into_iter().cycle().take(len).collect()
 }
 
@@ -18,7 +18,7 @@ pub(crate) fn number_of(bytes: &[u8], len: usize) -> Option<u64> {
 }
 
 /// The number of one client's writes, from 1 on, that no other client's has.
-pub(super) fn number_for(client: u32, written: u64) -> u64 {
+pub(crate) fn number_for(client: u32, written: u64) -> u64 {
     u64::from(client + 1) << 40 | written
 }
 

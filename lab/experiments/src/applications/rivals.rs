@@ -15,7 +15,8 @@ use std::{
 
 use anyhow::{Context, ensure};
 
-use crate::{near::values::key_in, resp::write_command};
+use super::values::key_in;
+use crate::resp::write_command;
 
 /// How often whoever listens for invalidations looks whether it is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -73,7 +74,7 @@ impl NearCache {
 }
 
 /// A connection over which a Redis says what is not valid any more.
-pub(super) struct Invalidations {
+pub(crate) struct Invalidations {
     stream: BufReader<TcpStream>,
     /// What other connections name it by.
     pub id: String,
