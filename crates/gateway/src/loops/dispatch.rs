@@ -13,7 +13,6 @@ use super::{
     client::{Transition, Way},
     commands::{Act, Command},
     hello::Hello,
-    local_outcome::LocalOutcome,
     speaker::Speaker,
     upstream::{PendingCommand, Waiter},
     users::Login,
@@ -350,13 +349,10 @@ impl EventLoop {
         if self.clients[at].tracking.is_some() {
             return self.by(at, Way::Store, store, command, said, key);
         }
-        let local = self.read_local(at, command, name, (key, store));
-        if local == LocalOutcome::Answered {
-            return Next::On;
-        }
+        let Err(miss) = self.read_local(at, command, name, (key, store)) else { return Next::On };
         // The store knows the value of such a key, or is asking for it: Redis need not be asked by
         // each gateway that has no copy.
-        let hot = self.goes_by_network(key, local == LocalOutcome::AtStore);
+        let hot = self.goes_by_network(key, miss == kit::Miss::AtStore);
         let upstream = self.upstream_way(at, store);
         let client = &mut self.clients[at];
         if client.writes() > 0 {

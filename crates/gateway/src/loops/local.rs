@@ -10,7 +10,6 @@ use super::{
     client::{Client, write_value},
     commands::{Command, LocalRead},
     dispatch::CommandText,
-    local_outcome::LocalOutcome,
 };
 
 impl Client {
@@ -22,14 +21,17 @@ impl Client {
 }
 
 impl EventLoop {
-    /// Answers the value of a key from a copy, if there is one.
+    /// Answers the value of a key from a copy.
+    ///
+    /// # Errors
+    /// There is none that may answer; [`Miss::AtStore`]: the key's store is at work on one.
     pub(super) fn read_local(
         &mut self,
         at: usize,
         command: Command,
         name: &[u8],
         place: (u64, usize),
-    ) -> LocalOutcome {
+    ) -> Result<(), Miss> {
         self.serve_local(at, command, name, place, |client, value| client.answer_value(value))
     }
 
@@ -53,7 +55,7 @@ impl EventLoop {
             _ => return false,
         };
         let place = (self.key_hash(name), self.store_of(name));
-        let outcome = self.serve_local(at, command, name, place, |client, value| {
+        let served = self.serve_local(at, command, name, place, |client, value| {
             let mut bytes = vec![];
             match asks {
                 LocalRead::Exists => bytes.extend_from_slice(b":1\r\n"),
@@ -65,7 +67,7 @@ impl EventLoop {
             }
             client.answer(&bytes);
         });
-        outcome == LocalOutcome::Answered
+        served.is_ok()
     }
 
     fn serve_local(
@@ -75,16 +77,16 @@ impl EventLoop {
         name: &[u8],
         (key, store): (u64, usize),
         answer: impl FnOnce(&mut Client, &[u8]),
-    ) -> LocalOutcome {
+    ) -> Result<(), Miss> {
         let client = &self.clients[at];
         if self.local.is_none() || key == 0 || !client.may_read_beside(key) {
-            return LocalOutcome::Elsewhere;
+            return Err(Miss::Elsewhere);
         }
         let speaker = client.speaker();
         if !self.may_read_all(speaker, store) {
-            return LocalOutcome::Elsewhere;
+            return Err(Miss::Elsewhere);
         }
-        let Some(local) = &self.local else { return LocalOutcome::Elsewhere };
+        let Some(local) = &self.local else { return Err(Miss::Elsewhere) };
         let client = &mut self.clients[at];
         let served = local.read(key, name, self.read_ns, |copy| answer(client, &copy.value));
         if served.is_ok() {
@@ -94,11 +96,7 @@ impl EventLoop {
             }
             self.touch_client(at);
         }
-        match served {
-            Ok(()) => LocalOutcome::Answered,
-            Err(Miss::AtStore) => LocalOutcome::AtStore,
-            Err(_) => LocalOutcome::Elsewhere,
-        }
+        served
     }
 
     /// Tells what was answered from copies in this round.

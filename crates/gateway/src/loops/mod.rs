@@ -20,7 +20,6 @@ mod hot;
 pub(crate) mod jobs;
 mod joint;
 mod local;
-mod local_outcome;
 mod memory;
 mod network;
 mod own;
