@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use holder::HolderCounts;
+use holder::{HolderCounts, left_ms};
 use tokio::{sync::Semaphore, time::timeout_at};
 use wire::{Cluster, Flags, Header, Op};
 
@@ -215,11 +215,7 @@ impl Inner {
         let name = name.as_ref();
         let now_ns = clock::now_ns();
         let copied = copies.read(copies.hash(name), name, now_ns, |copy| {
-            let left_ms = copy.expires_ns.saturating_sub(now_ns) / 1_000_000;
-            let expiry_ms = match copy.expires_ns {
-                0 => 0,
-                _ => u32::try_from(left_ms).unwrap_or(u32::MAX).max(1),
-            };
+            let expiry_ms = left_ms(copy.expires_ns, now_ns);
             let header = Header { version: copy.version, expiry_ms, ..Header::new(Op::ReadReply) };
             (header, Bytes::copy_from_slice(&copy.value))
         });

@@ -23,7 +23,9 @@ mod tests;
 
 pub use cache::{Cache, Miss};
 pub use holder::{Holder, HolderCounts, HolderOptions};
-pub use replica::{BorrowedLease, CopiedValue, Epochs, MARGIN_NS, Replica, WriteId, answers};
+pub use replica::{
+    BorrowedLease, CopiedValue, Epochs, MARGIN_NS, Replica, WriteId, answers, left_ms,
+};
 
 /// A time or a duration in nanoseconds of one machine's clock.
 pub type Nanos = u64;

@@ -119,6 +119,15 @@ pub struct CopiedValue<V> {
     pub expires_ns: Nanos,
 }
 
+/// What is left of a life that ends then, as packets say it: in milliseconds, 1 at least; 0: it
+/// does not end.
+pub fn left_ms(expires_ns: Nanos, now_ns: Nanos) -> u32 {
+    match expires_ns {
+        0 => 0,
+        _ => (expires_ns.saturating_sub(now_ns) / 1_000_000).clamp(1, u32::MAX.into()) as u32,
+    }
+}
+
 /// Whose a write is, and which: its client and request.
 pub type WriteId = (u64, u64);
 

@@ -65,15 +65,10 @@ impl Slot {
     }
 
     fn item(&self, now_ns: u64) -> Item<&[u8]> {
-        let left_ms = self.expires_ns.saturating_sub(now_ns) / NS_PER_MS;
         Item {
             value: &self.bytes[usize::from(self.key_len)..],
             version: self.version,
-            expiry_ms: if self.expires_ns == 0 {
-                0
-            } else {
-                u32::try_from(left_ms).unwrap_or(u32::MAX).max(1)
-            },
+            expiry_ms: holder::left_ms(self.expires_ns, now_ns),
         }
     }
 }

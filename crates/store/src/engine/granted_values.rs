@@ -10,7 +10,10 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use holder::mutants::{Mutant, mutant};
+use holder::{
+    left_ms,
+    mutants::{Mutant, mutant},
+};
 use wire::maps::HashMap;
 
 use super::recency_table::RecencyTable;
@@ -30,9 +33,9 @@ const READ_MOST: usize = 65_536;
 struct Value {
     bytes: Bytes,
     version: u64,
-    /// When its life ends; [`Nanos::MAX`]: never.
+    /// When its life ends; 0: never.
     expires_ns: Nanos,
-    /// It is read anew after this, whatever was told.
+    /// It is read anew after this, whatever was told; no later than its life ends.
     good_until_ns: Nanos,
 }
 
@@ -57,15 +60,11 @@ impl GrantedValues {
     /// What a key has, if that is known.
     pub fn get(&mut self, id: KeyId, now_ns: Nanos) -> Option<Item<Bytes>> {
         let value = self.values.get(id)?;
-        if now_ns >= value.expires_ns.min(value.good_until_ns) {
+        if now_ns >= value.good_until_ns {
             self.values.remove(id);
             return None;
         }
-        let left_ms = (value.expires_ns - now_ns) / 1_000_000;
-        let expiry_ms = match value.expires_ns {
-            Nanos::MAX => 0,
-            _ => u32::try_from(left_ms).unwrap_or(u32::MAX).max(1),
-        };
+        let expiry_ms = left_ms(value.expires_ns, now_ns);
         Some(Item { value: value.bytes.clone(), version: value.version, expiry_ms })
     }
 
@@ -101,9 +100,10 @@ impl GrantedValues {
                 return;
             }
         }
-        let expires_ns = match item.expiry_ms {
-            0 => Nanos::MAX,
-            left_ms => now_ns + u64::from(left_ms) * 1_000_000,
+        let life_ns = Nanos::from(item.expiry_ms) * 1_000_000;
+        let (expires_ns, good_ns) = match life_ns {
+            0 => (0, good_ns),
+            _ => (now_ns + life_ns, good_ns.min(life_ns)),
         };
         let value = Value {
             bytes: item.value.clone(),
@@ -134,10 +134,6 @@ impl GrantedValues {
     /// Forgets everything of these tenants.
     pub fn forget_tenants(&mut self, gone: &BTreeSet<u32>) {
         self.asked.retain(|id, _| !gone.contains(&id.0));
-        for tenant in gone {
-            while let Some(id) = self.values.oldest(*tenant) {
-                self.values.remove(id);
-            }
-        }
+        self.values.forget_tenants(gone);
     }
 }

@@ -438,10 +438,9 @@ fn apply(cx: &mut Context, at: Place) -> Option<Reply<Change>> {
         false => cx.versions.next(),
     };
     let ticket = cx.waiting.ticket();
+    cx.changes(cx.directory.get(at)?.id);
     let entry = cx.directory.get(at)?;
     let key = entry.named();
-    cx.values.end(entry.id);
-    cx.granted.end(entry.id);
     let job = match &entry.state.applying()?.body {
         Exclusive::Write(job) => job,
         Exclusive::Hold(hold) => {

@@ -10,6 +10,7 @@
 use std::{collections::BTreeSet, hash::BuildHasher};
 
 use bytes::Bytes;
+use holder::left_ms;
 use wire::maps::{HashSet, Hashing};
 
 use super::recency_table::RecencyTable;
@@ -106,11 +107,7 @@ impl LargeValues {
             return None;
         }
         value.used_ns = now_ns;
-        let left_ms = value.expires_ns.saturating_sub(now_ns) / 1_000_000;
-        let expiry_ms = match value.expires_ns {
-            0 => 0,
-            _ => u32::try_from(left_ms).unwrap_or(u32::MAX).max(1),
-        };
+        let expiry_ms = left_ms(value.expires_ns, now_ns);
         let item = Item { value: value.bytes.clone(), version: value.version, expiry_ms };
         Some((item, value.grantable))
     }
@@ -228,13 +225,7 @@ impl LargeValues {
     /// Forgets everything of these tenants.
     pub fn forget_tenants(&mut self, gone: &BTreeSet<u32>) {
         self.missed.retain(|id| !gone.contains(&id.0));
-        for tenant in gone {
-            while let Some(id) = self.values.oldest(*tenant) {
-                self.values.remove(id);
-            }
-            while let Some(id) = self.digests.oldest(*tenant) {
-                self.digests.remove(id);
-            }
-        }
+        self.values.forget_tenants(gone);
+        self.digests.forget_tenants(gone);
     }
 }

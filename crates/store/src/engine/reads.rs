@@ -79,10 +79,7 @@ impl Reads {
             && origin.takes_whole(key.bytes, item.value.len())
         {
             self.counters.reads_from_memory += 1;
-            let answer = answer(&origin, key.bytes, Some(item.as_ref()), most, &mut cx.counters);
-            let system = cx.tenants.tag_of(TENANT_SYSTEM);
-            let (now_ns, out) = (cx.now_ns, &mut cx.out);
-            return answer_read(&mut cx.replies, &system, &origin, key.bytes, answer, now_ns, out);
+            return answer_item(cx, &origin, key.bytes, Ok(Some(&item)));
         }
         // What the backend says to a question since which nothing has happened to the key, it would
         // say to this one.
@@ -187,16 +184,8 @@ impl Reads {
         {
             cx.granted.keep(id, item, cx.now_ns, cx.leases.length_ns());
         }
-        let most = cx.config.cluster.max_value;
-        let answer = match &found {
-            Ok(item) => {
-                let item = item.as_ref().map(Item::as_ref);
-                answer(origin, key, item, most, &mut cx.counters)
-            }
-            Err(refusal) => *refusal,
-        };
-        let system = cx.tenants.tag_of(TENANT_SYSTEM);
-        answer_read(&mut cx.replies, &system, origin, key, answer, cx.now_ns, &mut cx.out);
+        let found = found.as_ref().map(Option::as_ref).map_err(|refusal| *refusal);
+        answer_item(cx, origin, key, found);
     }
 
     /// What the backend has given later: the item, if there is one, or what to answer instead.
@@ -295,12 +284,13 @@ fn has_heard(cx: &Context) -> bool {
 /// elsewhere: it is written too often for them. Not while a write goes on, or may still take place:
 /// what is read then is not known to be the newest.
 fn is_kept_here(cx: &Context, id: KeyId) -> bool {
+    // Asked first, for it is so of few: every read that a packet brings comes by here.
+    let is_paused = cx.holders.pause_ms(&id, cx.now_ns) > 0;
+    if !is_paused || cx.all_held || !cx.is_home_of(id.0, id.1) {
+        return false;
+    }
     let entry = cx.directory.find(&id).and_then(|at| cx.directory.get(at));
-    let is_settled = entry.is_none_or(|entry| entry.state.is_settled());
-    is_settled
-        && !cx.all_held
-        && cx.holders.pause_ms(&id, cx.now_ns) > 0
-        && cx.is_home_of(id.0, id.1)
+    entry.is_none_or(|entry| entry.state.is_settled())
 }
 
 /// What to say about what was found: of a value that no packet carries, or of which a part is
@@ -347,6 +337,22 @@ pub(super) fn answer<'a>(
         is_digest: false,
         ..of_value(Status::Ok, if part.is_some() { total } else { 0 })
     }
+}
+
+/// Answers a read with an item of the caller's own, if there is one, or with a refusal.
+fn answer_item(
+    cx: &mut Context,
+    origin: &Origin,
+    key: &[u8],
+    found: Result<Option<&Item<Bytes>>, Answer<'static>>,
+) {
+    let most = cx.config.cluster.max_value;
+    let answer = match found {
+        Ok(item) => answer(origin, key, item.map(Item::as_ref), most, &mut cx.counters),
+        Err(refusal) => refusal,
+    };
+    let system = cx.tenants.tag_of(TENANT_SYSTEM);
+    answer_read(&mut cx.replies, &system, origin, key, answer, cx.now_ns, &mut cx.out);
 }
 
 /// Answers a read. What is pushed to a store that has the value already goes as a digest; what is

@@ -1,6 +1,6 @@
 //! A table of bounded size that tenants share and that knows what was used last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wire::maps::HashMap;
 
@@ -85,6 +85,15 @@ impl<V> RecencyTable<V> {
     /// What a tenant has used least recently.
     pub fn oldest(&self, tenant: u32) -> Option<KeyId> {
         Some(*self.order.get(&tenant)?.first_key_value()?.1)
+    }
+
+    /// Forgets everything of these tenants.
+    pub fn forget_tenants(&mut self, gone: &BTreeSet<u32>) {
+        for tenant in gone {
+            while let Some(id) = self.oldest(*tenant) {
+                self.remove(id);
+            }
+        }
     }
 
     /// Those that have something here.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, btree_map};
 
 use bytes::Bytes;
+use holder::left_ms;
 use wire::{Header, Op, PART_BYTES, Packet, Status};
 
 use super::{CONFIRM_MOST_NS, ForeignCopies, PATIENCE_NS, PartRead, PendingRead};
@@ -211,13 +212,6 @@ impl ForeignCopies {
 }
 
 fn as_item(copy: &CopiedValue<Bytes>, now_ns: Nanos) -> Item<&[u8]> {
-    let left_ms = copy.expires_ns.saturating_sub(now_ns) / 1_000_000;
-    Item {
-        value: &copy.value,
-        version: copy.version,
-        expiry_ms: match copy.expires_ns {
-            0 => 0,
-            _ => u32::try_from(left_ms).unwrap_or(u32::MAX).max(1),
-        },
-    }
+    let expiry_ms = left_ms(copy.expires_ns, now_ns);
+    Item { value: &copy.value, version: copy.version, expiry_ms }
 }
