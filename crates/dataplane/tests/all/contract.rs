@@ -335,13 +335,39 @@ fn copies(mode: Mode) {
             socket.send(&message.payload()).expect("sent");
             message.payload()
         };
-        for number in 1..=20 {
+        let whole = if mode == Mode::Native { 20 } else { 0 };
+        for number in 1..=whole {
             let sent = send(number);
             for receiver in &receivers {
                 assert_eq!(receive(receiver), sent);
             }
         }
-        assert_eq!(switch.counters.get("fan_out").expect("counters"), 20);
+        // In generic mode some kernels let copies share their bytes (docs/operations/drivers.md):
+        // as many come as there are, but maybe all of them with the address of one.
+        for number in whole + 1..=20 {
+            let sent = send(number);
+            let mut came = 0;
+            until("both copies come", || {
+                for receiver in &receivers {
+                    receiver.set_nonblocking(true).expect("a socket");
+                    let mut bytes = [0; 2048];
+                    while let Ok(len) = receiver.recv(&mut bytes) {
+                        assert_eq!(bytes[..len], sent);
+                        came += 1;
+                    }
+                    receiver.set_nonblocking(false).expect("a socket");
+                }
+                came == receivers.len()
+            });
+        }
+        // One that is alone has the address of its port in any mode.
+        for (n, receiver) in receivers.iter().enumerate() {
+            let dataplane = switch.dataplane();
+            dataplane.set_group("trial_groups", GROUP, &ports[n..=n]).expect("a group");
+            let sent = send(21 + n as u64);
+            assert_eq!(receive(receiver), sent);
+        }
+        assert_eq!(switch.counters.get("fan_out").expect("counters"), 22);
         let refused = |result: Result<(), Error>| result.expect_err("refused").to_string();
         let dataplane = switch.dataplane();
         assert_eq!(

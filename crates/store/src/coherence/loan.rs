@@ -74,7 +74,7 @@ pub struct RecordAnswer<V> {
 pub enum Act<V> {
     /// Ask a switch for a record; answered by [`Loan::prepared`].
     Prepare(Role),
-    /// Remember the loan, beyond a crash; answered by [`Loan::recorded`].
+    /// Remember the loan, beyond a crash; answered by [`Loan::journaled`].
     Record,
     /// Hold the key, have its copies called back, read it; answered by [`Loan::cleared`].
     Clear,
@@ -95,7 +95,7 @@ pub enum Act<V> {
     Clean(Role, u16),
     /// Write this to the backend, under this version; answered by [`Loan::put`].
     Put(u64, V),
-    /// Forget the loan for good; answered by [`Loan::erased`].
+    /// Forget the loan for good; answered by [`Loan::journaled`].
     Erase,
     /// It is over. Nothing follows.
     Over(End),
@@ -132,6 +132,8 @@ pub enum Whereabouts {
 enum Phase {
     Preparing(Role),
     Recording,
+    /// The journal may have it, or not: it failed. Nobody was told to begin.
+    Withdrawing,
     Clearing,
     Beginning(Role),
     Lent,
@@ -251,7 +253,7 @@ impl<V: Clone> Loan<V> {
     /// What may be done with the key.
     pub fn proceeds(&self) -> Whereabouts {
         match self.phase {
-            Phase::Preparing(_) | Phase::Recording => Whereabouts::Here,
+            Phase::Preparing(_) | Phase::Recording | Phase::Withdrawing => Whereabouts::Here,
             // The backend has what was written, and nothing is written until the journal forgets.
             Phase::Closing | Phase::Over => Whereabouts::Held,
             _ if self.away_since_ns.is_some() => Whereabouts::Away,
@@ -305,17 +307,23 @@ impl<V: Clone> Loan<V> {
         self.enter(next, now_ns);
     }
 
-    /// The journal has answered [`Act::Record`].
-    pub fn recorded(&mut self, done: bool, now_ns: Nanos) {
-        if self.phase != Phase::Recording {
-            return;
+    /// The journal has answered [`Act::Record`] or [`Act::Erase`], whichever was asked last.
+    pub fn journaled(&mut self, done: bool, now_ns: Nanos) {
+        match (self.phase, done) {
+            (Phase::Recording, true) if self.unwanted => self.enter(Phase::Closing, now_ns),
+            (Phase::Recording, true) => self.enter(Phase::Clearing, now_ns),
+            // A part of it may be on the disk, and a next life would take that for a loan.
+            (Phase::Recording, false) => {
+                self.enter(Phase::Withdrawing, now_ns);
+                self.asking.next_ns = now_ns + JOURNAL_NS;
+            }
+            (Phase::Withdrawing | Phase::Closing, true) => self.enter(Phase::Over, now_ns),
+            (Phase::Withdrawing | Phase::Closing, false) => {
+                self.told = false;
+                self.asking.next_ns = now_ns + JOURNAL_NS;
+            }
+            _ => {}
         }
-        let next = match (done, self.unwanted) {
-            (true, false) => Phase::Clearing,
-            (true, true) => Phase::Closing,
-            (false, _) => Phase::Over,
-        };
-        self.enter(next, now_ns);
     }
 
     /// The answer to [`Act::Clear`]: nobody holds a copy, and this is the key's value with its
@@ -402,19 +410,6 @@ impl<V: Clone> Loan<V> {
         }
     }
 
-    /// The journal has answered [`Act::Erase`].
-    pub fn erased(&mut self, done: bool, now_ns: Nanos) {
-        if self.phase != Phase::Closing {
-            return;
-        }
-        if done {
-            self.enter(Phase::Over, now_ns);
-        } else {
-            self.told = false;
-            self.asking.next_ns = now_ns + JOURNAL_NS;
-        }
-    }
-
     /// The key is wanted here.
     pub fn recall(&mut self, now_ns: Nanos) {
         match self.phase {
@@ -427,7 +422,11 @@ impl<V: Clone> Loan<V> {
             Phase::Beginning(Role::Owner) | Phase::Lent => self.enter(Phase::Recalling, now_ns),
             // The journal's answer must come first; then it forgets the loan at once.
             Phase::Recording => self.unwanted = !mutant(Mutant::RecallUnrecorded),
-            Phase::Recalling | Phase::Flushing | Phase::Closing | Phase::Over => {}
+            Phase::Withdrawing
+            | Phase::Recalling
+            | Phase::Flushing
+            | Phase::Closing
+            | Phase::Over => {}
         }
     }
 
@@ -460,7 +459,10 @@ impl<V: Clone> Loan<V> {
             Phase::Lent => self.pull(leases, now_ns, out),
             Phase::Recalling => self.take_back(leases, now_ns, out),
             Phase::Flushing => self.flush(now_ns, out),
-            Phase::Closing if self.asking.next_ns > now_ns => self.asking.next_ns,
+            Phase::Withdrawing | Phase::Closing if self.asking.next_ns > now_ns => {
+                self.asking.next_ns
+            }
+            Phase::Withdrawing => self.tell(Act::Erase, out),
             Phase::Closing => {
                 if self.end == End::Cancelled && !self.told {
                     out.push(Act::Clean(Role::Keeper, self.terms.life));

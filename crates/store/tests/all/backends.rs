@@ -196,7 +196,8 @@ fn a_life_in_memcached_is_as_long_as_was_asked_and_no_longer() {
             assert!(is_told || (life_ms <= 100 && read.status == Status::NotFound), "{read:?}");
         }
     }
-    // memcached itself has it for some seconds more.
+    // memcached itself has it for some seconds more, as long as nobody reads it here.
+    assert_eq!(client.ask(lasting(1), b"plain", b"v", 0).header.status, Status::Ok);
     assert!(memcached_says(server.port, "mg plain t").starts_with("HD t"));
     // So long is none of these lives.
     std::thread::sleep(Duration::from_millis(100));

@@ -48,8 +48,7 @@ impl Loans {
     fn recorded(&mut self, cx: &mut Context, id: KeyId, done: bool) {
         let Some(lent) = self.open.get_mut(&id) else { return };
         self.counters.loans_refused_unsafe += u64::from(!done);
-        lent.loan.recorded(done, cx.now_ns);
-        lent.loan.erased(done, cx.now_ns);
+        lent.loan.journaled(done, cx.now_ns);
     }
 
     /// Holds the key and calls its copies back.

@@ -214,6 +214,65 @@ fn a_store_that_ends_calls_everything_back_and_lends_nothing_more() {
     assert!(loans.loans_refused_unsafe > 0, "it was hot again");
 }
 
+/// A journal whose answers come later: what it was asked.
+#[derive(Clone, Default)]
+struct SlowJournal(Arc<Mutex<Vec<(&'static str, Ticket)>>>);
+
+impl SlowJournal {
+    fn ask(&self, what: &'static str, ticket: Ticket) -> Answer<bool> {
+        self.0.lock().unwrap().push((what, ticket));
+        Answer::Later
+    }
+
+    /// It answers the only question that there is.
+    fn answer(&self, store: &mut Store, what: &str, done: bool, ms: u64) {
+        let asked = std::mem::take(&mut *self.0.lock().unwrap());
+        let &[(asked, ticket)] = asked.as_slice() else { panic!("{asked:?}") };
+        assert_eq!(asked, what);
+        let now_ns = LATER_NS + ms * 1_000_000;
+        store.engine.complete(Completion::Journal(ticket, done), now_ns, &mut store.out);
+    }
+}
+
+impl Journal for SlowJournal {
+    fn found(&mut self) -> Vec<Entry> {
+        vec![]
+    }
+
+    fn begin(&mut self, _: Entry, ticket: Ticket) -> Answer<bool> {
+        self.ask("begin", ticket)
+    }
+
+    fn end(&mut self, _: u32, _: KeyHash, ticket: Ticket) -> Answer<bool> {
+        self.ask("end", ticket)
+    }
+}
+
+/// Or the next life of the store would look for it at switches that have forgotten it.
+#[test]
+fn what_was_not_lent_after_all_is_erased_from_the_journal() {
+    for is_recorded in [true, false] {
+        let (mut store, mut switches) = (lending(), Switches::default());
+        let journal = SlowJournal::default();
+        store.engine.loans.needs_journal = true;
+        store.engine.loans.journal = Some(Box::new(journal.clone()));
+        (1..=8).for_each(|request| write(&mut store, request, 0));
+        switches.obey(&mut store, 0);
+        store.engine.loans.recall_all(&mut store.engine.facts);
+        journal.answer(&mut store, "begin", is_recorded, 0);
+        let refuses_ms = if is_recorded { vec![0] } else { vec![1_000, 2_000] };
+        for ms in refuses_ms {
+            store.tick(ms);
+            assert_eq!(store.engine.loans(), 1);
+            journal.answer(&mut store, "end", false, ms);
+        }
+        store.tick(3_000);
+        journal.answer(&mut store, "end", true, 3_000);
+        let loans = store.engine.counters().loans;
+        assert_eq!((store.engine.loans(), loans.loans, loans.loans_cancelled), (0, 0, 1));
+    }
+}
+
 /// Whoever starts it again finds in its journal where to ask.
 #[test]
 fn a_store_that_ends_forgets_no_loan_whose_value_its_backend_does_not_take() {
