@@ -4,13 +4,14 @@ use std::{
     io,
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
 
 use client::{Memory, kit::LocalCopies};
+use resp::CommandTable;
 
 use crate::{Limits, counters::Counters, stats::Stats};
 
@@ -37,12 +38,22 @@ pub(crate) struct GatewayState {
     pub copies: Option<LocalCopies>,
     /// What each command has cost.
     pub stats: Stats,
+    told: Mutex<Option<ToldCommands>>,
     /// When it was last said that a connection spoke another protocol.
     foreign_said: LogMoment,
     /// When it was last said that a connection held too much.
     memory_said: LogMoment,
     /// When it was last said that a connection could not be secured.
     tls_said: LogMoment,
+}
+
+/// What commands there are, as a server has told one event loop. The question takes a Redis
+/// milliseconds, in which it answers nobody else: so one asks for all.
+#[derive(Clone)]
+pub(crate) struct ToldCommands {
+    /// The run id of the Redis, if it is known.
+    pub of: Option<String>,
+    pub table: Arc<CommandTable>,
 }
 
 /// When something was said last that others can cause at will: seconds after the start, plus one;
@@ -82,10 +93,21 @@ impl GatewayState {
             most_held,
             copies: None,
             stats: Stats::new(ROWS),
+            told: Mutex::default(),
             foreign_said: LogMoment::default(),
             memory_said: LogMoment::default(),
             tls_said: LogMoment::default(),
         }
+    }
+
+    /// What commands there are, if a server has told one of the loops.
+    pub fn told_commands(&self) -> Option<ToldCommands> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A server has told one of them.
+    pub fn tell_commands(&self, told: ToldCommands) {
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
     }
 
     /// Counts a connection that speaks HTTP or TLS, and says so, but not each time.

@@ -84,6 +84,8 @@ struct PortState {
     upstream: Upstream,
     holder: Holder,
     commands: Mutex<KnownCommands>,
+    /// Whoever asks for them; others wait.
+    asking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -102,10 +104,21 @@ impl PortState {
         self.known().table.clone()
     }
 
-    /// Asks what commands there are, unless that is known.
+    /// Asks what commands there are, unless that is known. The question takes Redis milliseconds:
+    /// of many clients who come at once one asks.
     async fn commands_known(&self) -> anyhow::Result<()> {
-        let is_known = !self.known().table.is_empty();
-        if is_known { Ok(()) } else { self.ask_commands().await }
+        let is_known = || !self.known().table.is_empty();
+        if is_known() {
+            return Ok(());
+        }
+        let came = Instant::now();
+        let _asks = self.asking.lock().await;
+        if is_known() {
+            return Ok(());
+        }
+        let is_refused = self.known().asked.is_some_and(|asked| asked >= came);
+        anyhow::ensure!(!is_refused, "Redis has not told what commands it has");
+        self.ask_commands().await
     }
 
     fn may_ask_again(&self) -> bool {
@@ -156,8 +169,9 @@ impl RespPort {
         let acceptor = tls.cloned().map(Acceptor::new).transpose()?;
         let bind = |address| Listener::bind(address, acceptor.as_ref());
         let listeners = addresses.iter().map(bind).collect::<Result<_, _>>()?;
-        let commands = Mutex::default();
-        Ok(RespPort { listeners, state: Arc::new(PortState { upstream, holder, commands }) })
+        let (commands, asking) = Default::default();
+        let state = PortState { upstream, holder, commands, asking };
+        Ok(RespPort { listeners, state: Arc::new(state) })
     }
 
     /// The TCP addresses that it listens on.

@@ -6,7 +6,10 @@
 //! reads go to the store, which knows. The store is asked for its commands before the first command
 //! of a client goes anywhere, and again when there is another Redis behind it.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use resp::CommandTable;
 
@@ -18,6 +21,7 @@ use super::{
     upstream::{PendingCommand, Question, Waiter},
     words::encode,
 };
+use crate::shared::ToldCommands;
 
 /// For how long what a Redis said of its role counts.
 const HOLDS: Duration = Duration::from_secs(1);
@@ -64,22 +68,32 @@ impl EventLoop {
             return self.ask_about(at, Question::Use);
         }
         let user = self.upstreams[at].kind.speaker.user;
-        if self.users.is_asked_for(user) || !self.commands.are_known() {
+        let is_told = self.takes_commands();
+        if self.users.is_asked_for(user) || !is_told {
             self.ask_about(at, Question::Server);
         }
         match self.upstreams[at].kind.target {
             target if self.is_direct(target) => self.ask_about(at, Question::Role),
-            COMMANDS_STORE if !self.commands.are_known() => {
-                self.ask_about(at, Question::Commands);
-            }
+            COMMANDS_STORE if !is_told => self.ask_about(at, Question::Commands),
             _ => {}
         }
+    }
+
+    /// Whether it is known what commands there are: to this loop by now, if another was told.
+    fn takes_commands(&mut self) -> bool {
+        if !self.commands.are_known()
+            && let Some(ToldCommands { of, table }) = self.shared.told_commands()
+        {
+            self.commands = Commands::new((*table).clone(), &self.shared.stats);
+            self.commands_of = of;
+        }
+        self.commands.are_known()
     }
 
     /// Whether it will be known in a moment what commands there are. Without it nobody could tell
     /// which of them wait for others, and which keys they name.
     pub(super) fn awaits_commands(&mut self, speaker: Speaker) -> bool {
-        if self.commands.are_known() {
+        if self.takes_commands() {
             return false;
         }
         let failed = self.commands_failed.filter(|(_, who)| *who == speaker);
@@ -182,8 +196,10 @@ impl EventLoop {
     fn hear_commands(&mut self, at: usize, heard: &[u8]) {
         match CommandTable::parse(heard) {
             Ok(table) => {
-                self.commands = Commands::new(table, &self.shared.stats);
                 self.commands_of = self.stores[COMMANDS_STORE].run_id.clone();
+                let told = ToldCommands { of: self.commands_of.clone(), table: Arc::new(table) };
+                self.commands = Commands::new((*told.table).clone(), &self.shared.stats);
+                self.shared.tell_commands(told);
                 self.wake_awaiting();
             }
             Err(error) => {

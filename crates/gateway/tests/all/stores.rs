@@ -79,6 +79,21 @@ fn the_network_and_the_resp_ports_lead_to_the_same_stores() {
     }
 }
 
+/// It takes Redis milliseconds to say what commands it has.
+#[test]
+fn of_many_event_loops_one_asks_what_commands_there_are() {
+    let rack = Rack::start();
+    let gateway = Gateway::start(Config { threads: 4, ..rack.config() });
+    let mut clients = vec![];
+    for _ in 0..32 {
+        let mut client = gateway.speak();
+        assert_eq!(client.ask("ECHO here"), "$4\r\nhere\r\n");
+        clients.push(client);
+    }
+    let told = rack.redis[0].speak().ask("INFO commandstats");
+    assert!(told.contains("cmdstat_command:calls=2,"), "the store asks once, too: {told}");
+}
+
 #[test]
 fn a_tenant_s_keys_are_the_same_by_the_network_and_by_the_resp_ports() {
     let rack = Rack::start();

@@ -164,6 +164,12 @@ impl Holders {
         self.worth.pause_ms(id, now_ns)
     }
 
+    /// Whether holders had a key of late, and had to give it up, or are granted none of it now: who
+    /// reads it at the store is not alone.
+    pub fn want(&self, id: &KeyId, within_ns: Nanos, now_ns: Nanos) -> bool {
+        self.worth.was_called_back(id, within_ns, now_ns) || self.worth.pause_ms(id, now_ns) > 0
+    }
+
     /// A copy of a key was called back, which had answered so many reads.
     pub fn called_back(&mut self, id: &KeyId, reads: u32, now_ns: Nanos) {
         self.worth.called_back(id, reads, now_ns);

@@ -280,13 +280,13 @@ fn has_heard(cx: &Context) -> bool {
     cx.outside.watch() == Watch::Unneeded || cx.outside.may_grant_reads() && cx.now_ns < heard_ns
 }
 
-/// Whether a key is kept for those who read it here, because copies of it are worth nothing
-/// elsewhere: it is written too often for them. Not while a write goes on, or may still take place:
-/// what is read then is not known to be the newest.
+/// Whether a key is kept for those who read it here: holders had it until it was written, and come
+/// for it again, each with a read before; or they get none of it, for it is written too often. Not
+/// while a write goes on, or may still take place: what is read then is not known to be the newest.
 fn is_kept_here(cx: &Context, id: KeyId) -> bool {
     // Asked first, for it is so of few: every read that a packet brings comes by here.
-    let is_paused = cx.holders.pause_ms(&id, cx.now_ns) > 0;
-    if !is_paused || cx.all_held || !cx.is_home_of(id.0, id.1) {
+    let is_wanted = cx.holders.want(&id, cx.leases.length_ns(), cx.now_ns);
+    if !is_wanted || cx.all_held || !cx.is_home_of(id.0, id.1) {
         return false;
     }
     let entry = cx.directory.find(&id).and_then(|at| cx.directory.get(at));

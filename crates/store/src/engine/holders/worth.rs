@@ -5,7 +5,7 @@
 //! Where copies answer few reads before they are called back, the key is granted to nobody for a
 //! while, which is twice as long each time. What is called back meanwhile was granted before, so it
 //! counts no more: a write calls a thousand copies back as one. The table is of a fixed size: two
-//! keys of one place are taken for one, and share its pause.
+//! keys of one place are taken for one, and share its pause and when one of them was called back.
 
 use wire::mixed;
 
@@ -28,6 +28,8 @@ struct KeyWorth {
     reads: u32,
     pause_ms: u32,
     until_ns: Nanos,
+    /// When a copy of it was called back last; 0: never.
+    called_back_ns: Nanos,
 }
 
 /// What copies of keys are worth.
@@ -48,6 +50,7 @@ impl Worth {
     /// A copy was called back that had answered so many reads.
     pub fn called_back(&mut self, id: &KeyId, reads: u32, now_ns: Nanos) {
         let key = &mut self.places[Worth::place(id)];
+        key.called_back_ns = now_ns;
         if now_ns < key.until_ns {
             return;
         }
@@ -63,6 +66,12 @@ impl Worth {
             key.pause_ms /= 2;
         }
         (key.called_back, key.reads) = (0, 0);
+    }
+
+    /// Whether a copy of a key was called back within so long.
+    pub fn was_called_back(&self, id: &KeyId, within_ns: Nanos, now_ns: Nanos) -> bool {
+        let at_ns = self.places[Worth::place(id)].called_back_ns;
+        at_ns > 0 && now_ns < at_ns + within_ns
     }
 
     /// For how many milliseconds more a key is granted to no holder.

@@ -237,6 +237,25 @@ fn a_key_that_is_written_too_often_for_copies_is_kept_here() {
     assert!(other.read(), "nobody wants copies of this one");
 }
 
+/// Each holder reads it at the store, and asks for a copy: one question to the backend is enough.
+#[test]
+fn a_key_that_holders_had_to_give_up_is_kept_for_the_next_who_reads_it() {
+    for (after_ns, is_kept) in [(0, true), (u64::MAX, false)] {
+        let mut behind = Behind::new();
+        let facts = &mut behind.store.engine.facts;
+        let id = (KEYED, SECRET.key_hash(KEYED, KEY));
+        facts.holders.called_back(&id, 100, behind.now_ns);
+        assert_eq!(facts.holders.pause_ms(&id, behind.now_ns), 0);
+        behind.now_ns += after_ns.min(facts.leases.length_ns());
+        facts.outside.seen(behind.now_ns);
+        assert!(behind.read());
+        let ticket = behind.backend.take_read();
+        assert_eq!(!behind.read(), is_kept, "it waits for the same answer");
+        behind.finds(ticket, OLD);
+        assert_eq!(!behind.fetch(), is_kept);
+    }
+}
+
 #[test]
 fn nothing_is_read_from_it_once_a_command_may_change_every_key() {
     let mut behind = Behind::paused();

@@ -55,6 +55,22 @@ fn a_write_is_answered_when_its_keys_copy_has_gone() {
     assert_eq!(switch.copy(b"k"), b"after");
 }
 
+/// It takes Redis milliseconds to say what commands it has.
+#[test]
+fn of_many_clients_who_come_at_once_one_has_redis_asked_for_its_commands() {
+    let server = redis();
+    let store = StoreThread::start(config(&server));
+    server.freeze();
+    let mut clients: Vec<Outsider> = (0..16).map(|_| client(&store)).collect();
+    clients.iter_mut().for_each(|client| client.send("ECHO here"));
+    server.thaw();
+    for client in &mut clients {
+        assert_eq!(client.answer(), "$4\r\nhere\r\n");
+    }
+    let told = Outsider::of(&server).command("INFO commandstats");
+    assert!(told.contains("cmdstat_command:calls=1,"), "{told}");
+}
+
 /// A client that reads whole replies, while a switch acknowledges what it is asked to give up.
 struct Whole(TcpStream);
 
