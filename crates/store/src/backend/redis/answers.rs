@@ -4,6 +4,7 @@
 //! words. In doubt is only what Redis did not answer, or in words that are not Redis's: a proxy
 //! before it may have passed the request on and lost the answer.
 
+use anyhow::anyhow;
 use redis::{RedisError, RedisResult, Value};
 
 use crate::backend::Refusal;
@@ -90,6 +91,11 @@ pub(super) fn words_of(error: &RedisError) -> String {
         (Some(code), None) => code.into(),
         (None, _) => error.to_string(),
     }
+}
+
+/// What is said of a connection on which that went wrong.
+pub(super) fn lost(error: RedisError) -> anyhow::Error {
+    anyhow!("{}", words_of(&error))
 }
 
 /// The refusal that an answer is; none if it is something else.

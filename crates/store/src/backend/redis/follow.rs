@@ -7,10 +7,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use redis::ConnectionInfo;
+use redis::{ConnectionAddr, ConnectionInfo};
 use tokio::{sync::watch, task::JoinHandle};
 
-use super::dial::Dial;
+use super::{address::is_there, dial::Dial};
 use crate::{
     clock::boot_ns,
     slot_map::{MapReader, NodeAddress, Shard, SlotMap},
@@ -56,6 +56,11 @@ impl Follower {
     /// Where the cluster's masters are, as long as this follows it.
     pub fn masters(&self) -> watch::Receiver<Vec<NodeAddress>> {
         self.masters.subscribe()
+    }
+
+    /// Whether a master of the cluster is there.
+    pub fn has_master(&self, at: &ConnectionAddr) -> bool {
+        self.masters.borrow().iter().any(|master| is_there(at, master))
     }
 
     /// How a node is connected to.
@@ -171,46 +176,6 @@ impl Follower {
     }
 }
 
-/// Where a node of a Redis Cluster says that a slot is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Redirect {
-    /// The node.
-    pub at: NodeAddress,
-    /// The slot is on its way there: only who says ASKING is answered.
-    pub asking: bool,
-}
-
-impl Redirect {
-    /// What an error's words say, of the node at this host.
-    pub fn in_words(words: &str, host: &str) -> Option<Redirect> {
-        let mut parts = words.split(' ');
-        let asking = match parts.next()? {
-            "ASK" => true,
-            "MOVED" => false,
-            _ => return None,
-        };
-        let named = parts.nth(1)?;
-        let at = NodeAddress::parse(named.strip_prefix('?').unwrap_or(named), host)?;
-        Some(Redirect { at, asking })
-    }
-}
-
-/// Whether these are words about where slots are: nobody's business but the store's.
-pub(crate) fn is_elsewhere(words: &str) -> bool {
-    ["MOVED ", "ASK ", "CLUSTERDOWN "].iter().any(|code| words.starts_with(code))
-}
-
-/// What a client is told in the place of such words.
-pub(crate) fn put_off(words: &str) -> String {
-    let mut parts = words.split(' ');
-    match (parts.next(), parts.next()) {
-        (Some("MOVED" | "ASK"), Some(slot)) => {
-            format!("TRYAGAIN slot {slot} is being moved")
-        }
-        _ => format!("TRYAGAIN {words}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,34 +214,5 @@ mod tests {
         assert!(!follower.take_lost(), "some came back");
         follower.believe(map(4, "0-2", "3-16383")).unwrap();
         assert_eq!((port(&follower), follower.away.len()), ("h:2".into(), 3));
-    }
-
-    #[test]
-    fn where_a_slot_is_a_node_says() {
-        let at = |host: &str, port, asking| {
-            Some(Redirect { at: NodeAddress { host: host.into(), port }, asking })
-        };
-        let rows = [
-            ("MOVED 3999 127.0.0.1:6381", at("127.0.0.1", 6381, false)),
-            ("ASK 7 fd00::1:6381 (advice)", at("fd00::1", 6381, true)),
-            ("MOVED 7 :6381", at("here", 6381, false)),
-            ("MOVED 7 ?:6381", at("here", 6381, false)),
-            ("MOVED 7", None),
-            ("TRYAGAIN Multiple keys", None),
-        ];
-        for (words, expected) in rows {
-            assert_eq!(Redirect::in_words(words, "here"), expected, "{words}");
-        }
-    }
-
-    #[test]
-    fn where_a_slot_is_no_client_is_told() {
-        let words = "MOVED 3999 127.0.0.1:6381";
-        assert!(is_elsewhere(words) && is_elsewhere("ASK 1 h:1") && !is_elsewhere("OOM x"));
-        assert_eq!(put_off(words), "TRYAGAIN slot 3999 is being moved");
-        assert_eq!(
-            put_off("CLUSTERDOWN The cluster is down"),
-            "TRYAGAIN CLUSTERDOWN The cluster is down"
-        );
     }
 }

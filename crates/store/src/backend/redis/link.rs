@@ -17,12 +17,11 @@ use redis::{
 use tokio::task::JoinSet;
 
 use super::{
-    Role,
     answers::{is_of_server, words_of},
     dial::Dial,
-    role_of,
+    notices::tell,
+    role::{Role, role_of},
     sessions::Session,
-    tell,
 };
 use crate::{
     backend::remote::{Completions, HEARTBEAT},

@@ -9,23 +9,38 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use redis::{AsyncConnectionConfig, ConnectionInfo, aio::MultiplexedConnection};
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, aio::MultiplexedConnection};
 use tokio::{
     task::{JoinHandle, JoinSet},
     time::timeout,
 };
 
-use super::{dial::Dial, lost, sessions::Session};
-use crate::slot_map::NodeAddress;
+use super::{
+    answers::lost,
+    dial::Dial,
+    follow::Follower,
+    pipeline::{Faults, Way, carry_out},
+    redirect::{Redirect, is_elsewhere, put_off, redirected},
+    sessions::{FormerSessions, Session},
+};
+use crate::{
+    backend::{
+        Refusal,
+        remote::{Command, Outcome, Verb},
+    },
+    slot_map::NodeAddress,
+};
 
+/// Other nodes to which a command is sent on, each by the one before.
+const REDIRECTS: usize = 4;
 /// The part of the time for an answer that such a node has for a batch.
 const PATIENCE: u32 = 4;
 
 /// A connection to such a node.
-pub(super) struct OtherNode {
-    pub connection: MultiplexedConnection,
+struct OtherNode {
+    connection: MultiplexedConnection,
     /// What the node knows it as, if it says so.
-    pub session: Option<Session>,
+    session: Option<Session>,
     _carries: JoinSet<()>,
 }
 
@@ -45,8 +60,87 @@ impl OtherNodes {
         OtherNodes { nodes: HashMap::new(), dial: Arc::new(dial) }
     }
 
+    /// Has other nodes carry out the commands that the one at `from` has sent on, and puts what
+    /// they answer in the place of its outcomes. What nodes say of where slots are is for the
+    /// store, not for its clients: they are to try again. `former` takes the connections that are
+    /// given up.
+    pub async fn carry_out(
+        &mut self,
+        from: &ConnectionAddr,
+        follower: &Follower,
+        commands: &[Command],
+        outcomes: &mut [Outcome],
+        former: &mut FormerSessions,
+    ) {
+        for _ in 0..REDIRECTS {
+            let parts = redirected(from, commands, outcomes);
+            if parts.is_empty() {
+                break;
+            }
+            for (to, part) in parts {
+                let asked: Vec<Command> = part.iter().map(|at| commands[*at].clone()).collect();
+                let answers = self.ask(&to, follower.info_of(&to.at), &asked, former).await;
+                for (at, outcome) in part.into_iter().zip(answers) {
+                    outcomes[at] = outcome;
+                }
+            }
+        }
+        for outcome in outcomes {
+            if let Outcome::Refused(refusal) = outcome
+                && is_elsewhere(refusal.words())
+            {
+                *refusal = Refusal::new(&put_off(refusal.words()));
+            }
+        }
+    }
+
+    /// Has a node carry out commands, in order.
+    async fn ask(
+        &mut self,
+        to: &Redirect,
+        info: ConnectionInfo,
+        commands: &[Command],
+        former: &mut FormerSessions,
+    ) -> Vec<Outcome> {
+        let refused = |why: &str| Outcome::Refused(Refusal::new(&format!("TRYAGAIN {why}")));
+        let patience = self.patience();
+        let (node, is_new) = match self.reach(&to.at, info.clone()).await {
+            Ok(reached) => reached,
+            Err(error) => return vec![refused(&format!("{error:#}")); commands.len()],
+        };
+        let mut faults = Faults::default();
+        let asked = async {
+            if is_new {
+                let session = node.session.as_ref();
+                former.end(&mut node.connection, info.addr(), session).await?;
+            }
+            let how = Way { tracks: false, asking: to.asking };
+            carry_out(&mut node.connection, commands, how, &mut faults).await
+        };
+        let why = match timeout(patience, asked).await {
+            Ok(Ok(outcomes)) => {
+                if faults.over.is_some() {
+                    self.give_up(&to.at);
+                }
+                return commands.iter().zip(outcomes).map(untold).collect();
+            }
+            Ok(Err(error)) => format!("{error:#}"),
+            Err(_) => format!("no answer within {patience:?}"),
+        };
+        if let Some(session) = self.give_up(&to.at) {
+            former.add(info.addr(), session);
+        }
+        let why = format!("the node at {}: {why}", to.at);
+        tracing::debug!("backend: {why}");
+        let lost = |command: &Command| match command.verb {
+            Verb::Get { .. } => refused(&why),
+            _ => Outcome::Failed,
+        };
+        commands.iter().map(lost).collect()
+    }
+
     /// How long a node has for a batch.
-    pub fn patience(&self) -> Duration {
+    fn patience(&self) -> Duration {
         self.dial.within / PATIENCE
     }
 
@@ -54,7 +148,7 @@ impl OtherNodes {
     ///
     /// # Errors
     /// There is none yet.
-    pub async fn reach(
+    async fn reach(
         &mut self,
         at: &NodeAddress,
         info: ConnectionInfo,
@@ -102,7 +196,7 @@ impl OtherNodes {
     }
 
     /// The connection to a node is of no use any more. What the node knew it as, if there was one.
-    pub fn give_up(&mut self, at: &NodeAddress) -> Option<Option<Session>> {
+    fn give_up(&mut self, at: &NodeAddress) -> Option<Option<Session>> {
         match self.nodes.remove(at)? {
             Contact::Up(node) => Some(node.session),
             opening @ Contact::Opening(_) => {
@@ -110,5 +204,15 @@ impl OtherNodes {
                 None
             }
         }
+    }
+}
+
+/// What such a node has answered: it will not tell if others change what was read for a grant.
+fn untold((command, outcome): (&Command, Outcome)) -> Outcome {
+    match (&command.verb, outcome) {
+        (Verb::Get { track: true, .. }, Outcome::Value { value, expiry_ms }) => {
+            Outcome::Untold { value, expiry_ms }
+        }
+        (_, outcome) => outcome,
     }
 }

@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Value};
 use tokio::{task::JoinHandle, time::timeout};
 
-use super::{address, dial::Dial};
+use super::{address::address, dial::Dial};
 use crate::{clock::boot_ns, slot_map::NodeAddress};
 
 /// From one question to the Sentinels to the next, while the store is asked anything.

@@ -10,7 +10,7 @@
 
 use redis::{ConnectionAddr, Pipeline, RedisResult, Value, aio::MultiplexedConnection};
 
-use super::{answers::is_of_server, lost};
+use super::answers::{is_of_server, lost};
 
 /// Sessions that are remembered: of more processes of Redis than come and go within a lease.
 const MOST: usize = 64;

@@ -15,8 +15,8 @@ use tokio::{
 };
 
 use super::{
+    address::is_there,
     dial::{Dial, Reader, Writer},
-    is_there,
     sessions::{FormerSessions, Session},
 };
 use crate::slot_map::NodeAddress;
