@@ -1,5 +1,7 @@
 //! What has to be read of a reply beside its end.
 
+use crate::backend::redis::{is_elsewhere, put_off};
+
 /// The first word of an array or a push: of a message what it is.
 pub(super) fn kind_of(reply: &[u8]) -> Option<&[u8]> {
     let rest = after_line(reply)?;
@@ -18,6 +20,21 @@ pub(super) fn last_number(reply: &[u8]) -> Option<i64> {
     let line = reply.strip_suffix(b"\r\n")?;
     let line = line.rsplit(|byte| *byte == b'\n').next()?;
     std::str::from_utf8(line.strip_prefix(b":")?).ok()?.parse().ok()
+}
+
+/// What an error says.
+pub(super) fn error_words(line: &[u8]) -> Option<&str> {
+    let words = line.strip_prefix(b"-").and_then(|words| words.strip_suffix(b"\r\n"))?;
+    std::str::from_utf8(words).ok()
+}
+
+/// An error line of a node of a Redis Cluster, as clients of a store are told it: they do not go
+/// elsewhere.
+pub(super) fn of_store(line: Vec<u8>) -> Vec<u8> {
+    match error_words(&line) {
+        Some(words) if is_elsewhere(words) => format!("-{}\r\n", put_off(words)).into_bytes(),
+        _ => line,
+    }
 }
 
 fn after_line(bytes: &[u8]) -> Option<&[u8]> {
