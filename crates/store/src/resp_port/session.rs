@@ -400,8 +400,12 @@ impl Session {
                 _ => lines.extend_from_slice(format!("-{code}: {why}\r\n").as_bytes()),
             }
         }
-        let greeting = std::mem::take(&mut self.greeting);
-        *self = Session { is_resp3: self.is_resp3, greeting, ..Session::default() };
+        *self = Session {
+            is_resp3: self.is_resp3,
+            scripts_change_anything: self.scripts_change_anything,
+            greeting: std::mem::take(&mut self.greeting),
+            ..Session::default()
+        };
         lines
     }
 

@@ -40,6 +40,7 @@ fn table() -> CommandTable {
     rows.push(row("set", &["write"], 1));
     rows.push(row("flushall", &["write"], 0));
     rows.push(row("blpop", &["write", "blocking"], 1));
+    rows.push(row("eval", &["noscript", "movablekeys"], 0));
     CommandTable::of(&Value::Array(rows)).unwrap()
 }
 
@@ -290,4 +291,15 @@ fn what_a_client_keeps_is_read_at_the_node_that_tells_of_its_changes() {
     world.asks("CLIENT TRACKING ON");
     world.hears("+OK\r\n");
     assert!(!movable(&mut world));
+}
+
+#[test]
+fn a_script_holds_everything_where_nobody_tells_what_it_changes_by_the_next_connection_too() {
+    let mut world = World { table: table(), session: Session::new(false) };
+    let everything = || Step::Hold(HoldRequest { names: vec![], everything: true });
+    assert_eq!(world.asks("EVAL script 0"), everything());
+    assert_eq!(world.hears("$-1\r\n"), ENDS_HOLD);
+    assert!(world.session.can_go_on());
+    world.session.begins_anew(0, "it has gone");
+    assert_eq!(world.asks("EVAL script 0"), everything());
 }
