@@ -30,14 +30,15 @@ mod reads;
 mod recency_table;
 mod refusals;
 mod replies;
+mod status;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod writes;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use bytes::Bytes;
-use wire::{Cluster, Epoch, Op, Packet, Status};
+use wire::{Cluster, Epoch, Op, Packet};
 
 use crate::{
     Config, Incarnation,
@@ -48,7 +49,6 @@ use crate::{
     journal::Journal,
     net::{Outbox, Peer},
     reports::{Report, Reports},
-    status::LeaseStatus,
 };
 use admission::Admitted;
 use backend_requests::BackendRequest;
@@ -64,11 +64,10 @@ use leases::{Departure, Lessor};
 use loans::{LifeCheck, Loans};
 use ops::Handler;
 pub(crate) use ops::is_own;
-use partial_writes::PartOutcome;
 use pending_write::PendingWrite;
 use read_elsewhere::ElsewhereReads;
 use reads::Reads;
-use replies::{Answer, Origin};
+use replies::Origin;
 pub use tenants::UpdateError;
 use tenants::{TenantChanges, Tenants};
 
@@ -237,15 +236,8 @@ impl Engine {
     /// A write or delete whose key is verified.
     fn write(&mut self, mut origin: Origin, key: Key<'_>, packet: &Packet<'_>) {
         let header = &packet.header;
-        let is_part = header.is_part();
         let cx = &mut self.facts;
-        let counters = &mut cx.ledger.counters;
-        *(match is_part {
-            true => &mut counters.writes_parts,
-            false => &mut counters.writes,
-        }) += 1;
-        if !cx.waiting.has_room(origin.tenant) {
-            cx.counters.dropped_backend_busy += 1;
+        if !writes::begin(cx, origin.tenant, header.is_part()) {
             return;
         }
         let says = match self.loans.judge_life(cx, &origin, key, header) {
@@ -259,18 +251,13 @@ impl Engine {
         if header.life > wire::LIFE_UNKNOWN {
             origin.key_life = header.life;
         }
-        if !cx.takes_writes(cx.now_ns) {
-            cx.ledger.counters.refused_starting += 1;
-            return cx.refuse(&origin, key.bytes, Status::TryAgain);
+        if !writes::may_take(cx, &origin, key.bytes) {
+            return;
         }
-        if is_part {
+        if header.is_part() {
             return self.part(origin, key, packet);
         }
-        if packet.value.len() > cx.config.cluster.max_value as usize {
-            cx.counters.refused_too_large += 1;
-            return cx.refuse(&origin, key.bytes, Status::TooLarge);
-        }
-        let job = PendingWrite::new(origin, header, Bytes::copy_from_slice(packet.value), 0);
+        let Some(job) = writes::whole(cx, origin, packet) else { return };
         let is_new = self.keys.is_new(cx, &job, key, header.life);
         if says == LifeVerdict::Ask {
             if is_new {
@@ -288,7 +275,7 @@ impl Engine {
     /// A part of a write. It is a write when its value is whole: rule 7 remembers it from then on,
     /// with the epoch of the part that came last. Those of the others are proof for rule 4 when
     /// they come: each has taken another, maybe of another switch.
-    fn part(&mut self, mut origin: Origin, key: Key<'_>, packet: &Packet<'_>) {
+    fn part(&mut self, origin: Origin, key: Key<'_>, packet: &Packet<'_>) {
         let cx = &mut self.facts;
         if let Some(verdict) = cx.ledger.clients.look(origin.request_id()) {
             return self.keys.repeat(cx, &origin, key, &[], verdict);
@@ -298,31 +285,11 @@ impl Engine {
         // What that released goes before this write.
         self.finish();
         let cx = &mut self.facts;
-        let total = packet.header.total;
-        if total > cx.config.cluster.max_value {
-            cx.counters.refused_too_large += 1;
-            return cx.refuse(&origin, key.bytes, Status::TooLarge);
+        let Some(job) = writes::joined(cx, origin, packet) else { return };
+        if !self.keys.is_new(cx, &job, key, 0) {
+            return cx.ledger.give_room_back(&job);
         }
-        match cx.ledger.joins.take(&origin, packet, cx.now_ns) {
-            PartOutcome::Missing(part) => {
-                let answer = Answer { part, total, ..Answer::status(Status::Taken) };
-                cx.reply(&origin, key.bytes, &answer);
-            }
-            PartOutcome::Unfit => cx.counters.dropped_part += 1,
-            PartOutcome::Full => {
-                cx.counters.refused_parts_full += 1;
-                cx.refuse(&origin, key.bytes, Status::TryAgain);
-            }
-            PartOutcome::Whole(value, room) => {
-                cx.ledger.counters.writes += 1;
-                origin.wants_grant = false;
-                let job = PendingWrite::new(origin, &packet.header, value, room);
-                if !self.keys.is_new(cx, &job, key, 0) {
-                    return cx.ledger.give_room_back(&job);
-                }
-                self.submit(job, key, epoch);
-            }
-        }
+        self.submit(job, key, epoch);
     }
 
     /// A write that this store is to decide, and that is new.
@@ -331,10 +298,10 @@ impl Engine {
         let id = (key.tenant, key.hash);
         let proceeds = self.loans.proceeds(&id);
         if cx.all_held || !cx.ledger.pending.has_room(key.tenant) {
-            return put_off(cx, &job, key.bytes);
+            return writes::put_off(cx, &job, key.bytes);
         }
         if let Some(job) = self.keys.submit(cx, job, key, epoch, proceeds) {
-            put_off(cx, &job, key.bytes);
+            writes::put_off(cx, &job, key.bytes);
         }
         if proceeds == Whereabouts::Away {
             self.loans.recall(cx, id);
@@ -786,56 +753,13 @@ impl Engine {
     /// What the store tells about itself; where it listens, and what is wrong with the backend, is
     /// left to the caller, who has a clock.
     pub fn status(&self, now_ns: u64) -> crate::Status {
-        let Context { config, backend, .. } = &self.facts;
-        // One that is another's may be held here for a tenant that may not use that store.
-        let partitions = self.facts.partitions.iter().zip(0..);
-        let partitions = partitions.filter(|(p, _)| p.owned || p.served > 0);
-        let leases = self.facts.leases.iter();
-        let leases =
-            leases.filter(|(who, lease)| now_ns < lease.until_ns && !wire::is_holder(*who));
         crate::Status {
-            ready: true,
-            takes_writes: self.facts.takes_writes(now_ns),
-            backend: config.backend.to_string(),
-            items: backend.items(),
-            memory_bytes: backend.memory_bytes(),
-            evicted: backend.evicted(),
-            writing_bytes: self.facts.ledger.joins.bytes() as u64,
-            reading_bytes: self.facts.values.bytes() as u64,
-            outside_writes: self.facts.outside.watch().into(),
-            copies: self.facts.directory.copies() as u64,
-            holders: self.facts.holders.len() as u64,
-            placements: self.facts.placements.told().map(|pairs| pairs as u64),
-            leases: leases
-                .map(|(switch, lease)| LeaseStatus {
-                    switch,
-                    term: lease.term,
-                    left_ms: (lease.until_ns - now_ns) / 1_000_000,
-                })
-                .collect(),
-            partitions: partitions
-                .map(|(p, partition)| crate::PartitionStatus {
-                    partition,
-                    served: p.served,
-                    dropped: p.dropped,
-                })
-                .collect(),
-            loans: self.loans.status(config, backend.watch()),
-            replicas: self.replicas.status(now_ns),
             totals: self.counters(),
-            ..crate::Status::default()
+            ..status::of(&self.facts, &self.loans, &self.replicas, now_ns)
         }
     }
 }
 
 fn key_of<'a>(packet: &Packet<'a>) -> Key<'a> {
     named((packet.header.tenant, packet.header.key_hash), packet.key)
-}
-
-/// Too many writes wait: this one may come again, and counts as new then.
-fn put_off(cx: &mut Context, job: &PendingWrite, key: &[u8]) {
-    cx.ledger.counters.refused_queue_full += 1;
-    cx.ledger.give_room_back(job);
-    cx.ledger.clients.forget(job.id());
-    cx.refuse(&job.origin, key, Status::TryAgain);
 }
