@@ -3,7 +3,7 @@
 
 use wire::{Epoch, NodeId};
 
-use super::{BACKOFF_FIRST_NS, Nanos, WriteId};
+use super::{Nanos, WriteId, inquiry::BACKOFF_FIRST_NS};
 
 /// One store would take a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

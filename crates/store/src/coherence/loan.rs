@@ -7,7 +7,7 @@
 //! begun: they would be served beside its value. The end is sealing both, or X's lease having
 //! lapsed: what X answered last is then at Y.
 
-use super::{BACKOFF_FIRST_NS, BACKOFF_MOST_NS, Leases, Nanos, SwitchId};
+use super::{Leases, Nanos, SwitchId, inquiry::Inquiry};
 use holder::mutants::{Mutant, mutant};
 
 /// Versions of one loan: its base and so many less one above it.
@@ -152,30 +152,6 @@ struct Party {
     answer: Option<bool>,
 }
 
-/// Something that is asked until it is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Inquiry {
-    since_ns: Nanos,
-    next_ns: Nanos,
-    backoff_ns: Nanos,
-}
-
-impl Inquiry {
-    fn from(now_ns: Nanos) -> Inquiry {
-        Inquiry { since_ns: now_ns, next_ns: now_ns, backoff_ns: BACKOFF_FIRST_NS }
-    }
-
-    /// Whether it is to be asked now.
-    fn is_due(&mut self, now_ns: Nanos) -> bool {
-        let due = self.next_ns <= now_ns;
-        if due {
-            self.next_ns = now_ns + self.backoff_ns;
-            self.backoff_ns = (2 * self.backoff_ns).min(BACKOFF_MOST_NS);
-        }
-        due
-    }
-}
-
 /// The newest that the backend has, and what is on its way to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct BackendState {
@@ -231,7 +207,7 @@ impl<V: Clone> Loan<V> {
             owner: party(terms.owner),
             keeper: party(terms.keeper),
             phase,
-            asking: Inquiry::from(now_ns),
+            asking: Inquiry::new(now_ns, now_ns),
             told: false,
             unwanted: false,
             away_since_ns: None,
@@ -279,7 +255,7 @@ impl<V: Clone> Loan<V> {
 
     fn enter(&mut self, phase: Phase, now_ns: Nanos) {
         self.phase = phase;
-        self.asking = Inquiry::from(now_ns);
+        self.asking = Inquiry::new(now_ns, now_ns);
         self.told = false;
     }
 
@@ -549,7 +525,7 @@ impl<V: Clone> Loan<V> {
         }
         if !self.pulling && now_ns >= self.pull_ns {
             self.pulling = true;
-            self.asking = Inquiry::from(now_ns);
+            self.asking = Inquiry::new(now_ns, now_ns);
         }
         if self.pulling && self.asking.is_due(now_ns) {
             out.push(Act::Take { role: Role::Keeper, seal: false, newest: self.newest_version() });

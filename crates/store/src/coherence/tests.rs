@@ -1,5 +1,7 @@
 //! Each rule as a table or a short story. Times are in milliseconds here, for the reader.
 
+use wire::Epoch;
+
 use super::*;
 
 const MS: Nanos = 1_000_000;
@@ -460,7 +462,7 @@ fn rule_4_a_key_is_lent_only_when_its_copies_are_called_back() {
 #[cfg(debug_assertions)]
 #[test]
 fn rare_mutants_are_noticed() {
-    use holder::mutants::is_noticed;
+    use holder::mutants::{Mutant, is_noticed};
     let rare: [(Mutant, fn()); 3] = [
         (Mutant::LentWithCopies, rule_4_a_key_is_lent_only_when_its_copies_are_called_back),
         (Mutant::LifeKept, lives::tests::what_is_done_with_a_write_that_names_a_life),
