@@ -174,8 +174,12 @@ impl Engine {
                     }
                 }
                 Handler::HolderAck => {
-                    if holder_messages::acknowledged(cx, packet) {
-                        self.keys.acknowledged(cx, &packet.header);
+                    let header = &packet.header;
+                    let is_its = holder_messages::acknowledged(cx, packet);
+                    // One that comes twice, or of a key that it did not hold, counts for nothing.
+                    if is_its && self.keys.acknowledged(cx, header) {
+                        let id = (header.tenant, header.key_hash);
+                        cx.holders.called_back(&id, header.expiry_ms, cx.now_ns);
                     }
                 }
                 Handler::ReadCounts => self.elsewhere.told(cx, packet),
@@ -315,7 +319,7 @@ impl Engine {
         while let Some(effect) = self.facts.effects.pop_front() {
             self.perform(effect);
         }
-        self.holds.settle_everything(&self.facts, self.loans.open());
+        self.holds.settle_everything(&self.facts, || self.loans.open());
     }
 
     fn perform(&mut self, effect: Effect) {

@@ -171,10 +171,12 @@ impl Journal for FileJournal {
 fn write(mut slots: Slots, queue: &mpsc::Receiver<Order>, answers: &UnboundedSender<Completion>) {
     while let Ok(first) = queue.recv() {
         let orders = std::iter::once(first).chain(queue.try_iter()).collect();
-        for (ticket, result) in slots.carry_out(orders) {
-            if let Err(error) = &result {
-                tracing::warn!("journal of loans {}: {error}", slots.path.display());
-            }
+        let done = slots.carry_out(orders);
+        // A thousand loans may be tried again each second, while a disk refuses.
+        if let Some(error) = done.iter().find_map(|(_, result)| result.as_ref().err()) {
+            tracing::warn!("journal of loans {}: {error}", slots.path.display());
+        }
+        for (ticket, result) in done {
             let _ = answers.send(Completion::Journal(ticket, result.is_ok()));
         }
     }

@@ -12,19 +12,12 @@ mod detour;
 mod greeting;
 mod handshakes;
 mod holding;
+mod known_commands;
 pub mod session;
 
-use std::{
-    io,
-    net::SocketAddr,
-    path::PathBuf,
-    str::FromStr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use std::{io, net::SocketAddr, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
 use anyhow::Context;
-use resp::CommandTable;
 use tls::{Acceptor, ServerFiles};
 use tokio::{
     net::{TcpListener, UnixListener},
@@ -35,13 +28,12 @@ use crate::backend::redis::Upstream;
 use connection::Connection;
 use handshakes::Handshakes;
 pub(crate) use holding::{Hold, HoldMessage, Holder};
+use known_commands::KnownCommands;
 
 /// Clients at the same time; more are told so and closed.
 const CLIENTS: usize = 10_000;
 /// What Redis says then.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
-/// For so long the commands that Redis has are taken to be what they were, if one is unknown.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Pause after a failure to accept: out of descriptors, most likely.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
@@ -83,55 +75,7 @@ impl FromStr for RespAddress {
 struct PortState {
     upstream: Upstream,
     holder: Holder,
-    commands: Mutex<KnownCommands>,
-    /// Whoever asks for them; others wait.
-    asking: tokio::sync::Mutex<()>,
-}
-
-#[derive(Default)]
-struct KnownCommands {
-    table: Arc<CommandTable>,
-    asked: Option<Instant>,
-}
-
-impl PortState {
-    fn known(&self) -> MutexGuard<'_, KnownCommands> {
-        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The commands that Redis has.
-    fn commands(&self) -> Arc<CommandTable> {
-        self.known().table.clone()
-    }
-
-    /// Asks what commands there are, unless that is known. The question takes Redis milliseconds:
-    /// of many clients who come at once one asks.
-    async fn commands_known(&self) -> anyhow::Result<()> {
-        let is_known = || !self.known().table.is_empty();
-        if is_known() {
-            return Ok(());
-        }
-        let came = Instant::now();
-        let _asks = self.asking.lock().await;
-        if is_known() {
-            return Ok(());
-        }
-        let is_refused = self.known().asked.is_some_and(|asked| asked >= came);
-        anyhow::ensure!(!is_refused, "Redis has not told what commands it has");
-        self.ask_commands().await
-    }
-
-    fn may_ask_again(&self) -> bool {
-        self.known().asked.is_none_or(|asked| asked.elapsed() > ASK_AGAIN)
-    }
-
-    async fn ask_commands(&self) -> anyhow::Result<()> {
-        self.known().asked = Some(Instant::now());
-        let table = self.upstream.commands().await?;
-        anyhow::ensure!(!table.is_empty(), "it has no commands");
-        self.known().table = Arc::new(table);
-        Ok(())
-    }
+    commands: KnownCommands,
 }
 
 /// A socket that takes clients.
@@ -169,8 +113,7 @@ impl RespPort {
         let acceptor = tls.cloned().map(Acceptor::new).transpose()?;
         let bind = |address| Listener::bind(address, acceptor.as_ref());
         let listeners = addresses.iter().map(bind).collect::<Result<_, _>>()?;
-        let (commands, asking) = Default::default();
-        let state = PortState { upstream, holder, commands, asking };
+        let state = PortState { upstream, holder, commands: KnownCommands::default() };
         Ok(RespPort { listeners, state: Arc::new(state) })
     }
 

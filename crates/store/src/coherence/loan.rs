@@ -253,6 +253,12 @@ impl<V: Clone> Loan<V> {
         matches!(self.phase, Recalling | Flushing | Closing | Over)
     }
 
+    /// Whether it is not going to be made, and only the journal is to forget it: nothing of it can
+    /// come over what is done to its key, however long that takes.
+    pub fn is_withdrawn(&self) -> bool {
+        self.phase == Phase::Withdrawing || self.phase == Phase::Recording && self.unwanted
+    }
+
     fn enter(&mut self, phase: Phase, now_ns: Nanos) {
         self.phase = phase;
         self.asking = Inquiry::new(now_ns, now_ns);

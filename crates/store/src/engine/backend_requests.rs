@@ -12,14 +12,16 @@ use crate::{backend::Ticket, directory::KeyId, shares::Shares};
 pub(super) struct BackendRead {
     pub origin: Origin,
     pub key: Box<[u8]>,
+    /// It was asked for a grant, so whatever changes the key afterwards is told.
+    pub for_grant: bool,
     /// Reads of the same key by others, which its answer answers, too.
     pub joined: Vec<Origin>,
 }
 
 impl BackendRead {
     /// Of this key, and nobody else wants it yet.
-    pub fn new(origin: Origin, key: &[u8]) -> BackendRead {
-        BackendRead { origin, key: key.into(), joined: vec![] }
+    pub fn new(origin: Origin, key: &[u8], for_grant: bool) -> BackendRead {
+        BackendRead { origin, key: key.into(), for_grant, joined: vec![] }
     }
 }
 

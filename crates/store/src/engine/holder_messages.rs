@@ -124,12 +124,7 @@ pub(super) fn acknowledged(cx: &mut Context, packet: &Packet<'_>) -> bool {
     let is_signed = signed(cx, packet).is_some();
     let header = &packet.header;
     let is_its = is_signed && cx.holders.is_from_holder(header);
-    if is_its {
-        let id = (header.tenant, header.key_hash);
-        cx.holders.called_back(&id, header.expiry_ms, cx.now_ns);
-    } else if is_signed {
-        cx.holders.counters.dropped_holder += 1;
-    }
+    cx.holders.counters.dropped_holder += u64::from(is_signed && !is_its);
     is_its
 }
 

@@ -128,15 +128,15 @@ impl HoldRegistry {
         }
     }
 
-    /// A hold of everything is ready, if nothing else goes on any more. `lent`: keys that are.
-    pub fn settle_everything(&mut self, cx: &Context, lent: usize) {
+    /// A hold of everything is ready, if nothing else goes on any more. `lent`: how many keys are.
+    pub fn settle_everything(&mut self, cx: &Context, lent: impl FnOnce() -> usize) {
         let Some(id) = self.everything else { return };
         let begun = self.open.values().filter(|hold| hold.phase != Phase::Queued).count();
         let no_copies = cx.directory.copies() == 0 && cx.directory.is_settled();
         let rests = begun == 1
-            && lent == 0
             && cx.ledger.pending.all() == 0
-            && (no_copies || mutant(Mutant::EverythingWithCopies));
+            && (no_copies || mutant(Mutant::EverythingWithCopies))
+            && lent() == 0;
         let Some(hold) = self.open.get_mut(&id).filter(|hold| hold.phase == Phase::Taking) else {
             return;
         };

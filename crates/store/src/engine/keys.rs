@@ -147,8 +147,9 @@ impl Keys {
         }
     }
 
-    /// An INVALIDATE_ACK has come (rule 4), and maybe asks for a push.
-    pub fn acknowledged(&mut self, cx: &mut Context, header: &Header) {
+    /// An INVALIDATE_ACK has come (rule 4), and maybe asks for a push. Whether a copy is gone with
+    /// it that might have been served.
+    pub fn acknowledged(&mut self, cx: &mut Context, header: &Header) -> bool {
         let id = (header.tenant, header.key_hash);
         let (epoch, echoed) = (header.epoch, header.version);
         let ask = pushes::ask_in(cx, header);
@@ -160,10 +161,11 @@ impl Keys {
             });
             Some((at, ended?))
         });
-        match known {
-            Some((_, (true, _))) => self.counters.acks += 1,
-            _ => self.counters.acks_unexpected += 1,
-        }
+        let has_ended = matches!(known, Some((_, (true, _))));
+        *(match has_ended {
+            true => &mut self.counters.acks,
+            false => &mut self.counters.acks_unexpected,
+        }) += 1;
         // A thousand holders of a key acknowledge one after the other: whoever is not the last of
         // them changes nothing, and is not to cost a look at all the others.
         if let Some((at, (ended, waits_still))) = known
@@ -172,6 +174,7 @@ impl Keys {
         {
             self.drive(cx, at);
         }
+        has_ended
     }
 
     /// A lease is over before its time: writes that wait for its copies go on.

@@ -24,7 +24,7 @@ use holder::mutants::{Mutant, mutant};
 /// Who of those who wait for an answer of the backend.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rank {
-    /// For whom it was asked; whether nothing has happened to the key since.
+    /// For whom it was asked; whether nothing has happened to the key since, and what does is told.
     Asked { is_newest: bool },
     /// Who came later.
     Joined,
@@ -112,7 +112,7 @@ impl Reads {
                 if is_kept {
                     cx.granted.asks(id, ticket);
                 }
-                let asked = BackendRead::new(origin, key.bytes);
+                let asked = BackendRead::new(origin, key.bytes, is_kept);
                 let asked = BackendRequest::Read(Box::new(asked));
                 cx.waiting.insert(ticket, asked);
             }
@@ -140,10 +140,10 @@ impl Reads {
         read: &BackendRead,
         found: ReadOutcome,
     ) {
-        let BackendRead { origin, key, joined } = read;
+        let BackendRead { origin, key, for_grant, joined } = read;
         let id = (origin.tenant, origin.key_hash);
         cx.values.answered(id);
-        let is_newest = cx.granted.answered(id, ticket);
+        let is_newest = *for_grant && cx.granted.answered(id, ticket);
         let found = found.shared();
         self.answer_found(cx, origin, key, found.clone(), Rank::Asked { is_newest });
         for other in joined {

@@ -104,7 +104,7 @@ impl Connection {
         loop {
             let mut upstream = self.state.upstream.anew();
             self.master = MasterEnd::new(upstream.address(), upstream.is_secure());
-            let opened = match self.state.commands_known().await {
+            let opened = match self.state.commands.known(self.state.upstream.commands()).await {
                 Ok(()) => self.state.upstream.open(&self.master.at).await,
                 Err(error) => Err(error),
             };
@@ -302,7 +302,7 @@ impl Connection {
         if self.client.is_gone {
             return;
         }
-        let mut table = self.state.commands();
+        let mut table = self.state.commands.table();
         let mut batch = HoldBatch::default();
         let mut last_held = 0;
         while self.waits.is_none()
@@ -327,10 +327,10 @@ impl Connection {
             let len = skipped + request.bytes.len();
             let words = request.words;
             let mut command = table.find_of(words);
-            if command.is_none() && self.state.may_ask_again() {
+            if command.is_none() && self.state.commands.may_be_others() {
                 // A module may have been loaded.
-                let _ = self.state.ask_commands().await;
-                table = self.state.commands();
+                let _ = self.state.commands.ask(self.state.upstream.commands()).await;
+                table = self.state.commands.table();
                 command = table.find_of(words);
             }
             let class = command.map(|command| command.class);

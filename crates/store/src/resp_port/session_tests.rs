@@ -39,6 +39,7 @@ fn table() -> CommandTable {
     rows.push(row("get", &["readonly"], 1));
     rows.push(row("set", &["write"], 1));
     rows.push(row("flushall", &["write"], 0));
+    rows.push(row("eval", &[], 0));
     rows.push(row("blpop", &["write", "blocking"], 1));
     rows.push(row("eval", &["noscript", "movablekeys"], 0));
     CommandTable::of(&Value::Array(rows)).unwrap()
@@ -97,6 +98,18 @@ fn a_write_is_held_until_its_own_answer() {
     assert_eq!(world.hears("+OK\r\n"), ENDS_HOLD);
     assert_eq!(world.hears("$1\r\nv\r\n"), PASSED);
     assert_eq!(world.session.unanswered(), 0);
+}
+
+/// Where nobody tells the store what a script has changed under keys that it did not declare.
+#[test]
+fn a_script_may_change_anything_on_each_connection_to_redis() {
+    let mut world = World { table: table(), session: Session::new(false) };
+    let everything = || Step::Hold(HoldRequest { names: vec![], everything: true });
+    assert_eq!(world.asks("EVAL return(1) 0"), everything());
+    assert_eq!(world.hears(":1\r\n"), ENDS_HOLD);
+    assert!(world.session.can_go_on());
+    world.session.begins_anew(0, "it has gone");
+    assert_eq!(world.asks("EVAL return(1) 0"), everything());
 }
 
 #[test]

@@ -4,8 +4,8 @@
 //! A copy costs a fetch, a grant, an invalidation and its acknowledgement, and it delays a write.
 //! Where copies answer few reads before they are called back, the key is granted to nobody for a
 //! while, which is twice as long each time. What is called back meanwhile was granted before, so it
-//! counts no more: a write calls a thousand copies back as one. The table is of a fixed size: two
-//! keys of one place are taken for one, and share its pause and when one of them was called back.
+//! counts no more: a write calls a thousand copies back as one. The table is of a fixed size: of
+//! two keys of one place it knows one, until that has not been called back for a while.
 
 use wire::mixed;
 
@@ -21,15 +21,26 @@ const READS: u32 = 2;
 const PAUSE_MS: u32 = 20;
 const PAUSE_MOST_MS: u32 = 5_120;
 const NS_PER_MS: Nanos = 1_000_000;
+const PAUSE_MOST_NS: Nanos = PAUSE_MOST_MS as Nanos * NS_PER_MS;
 
 #[derive(Clone, Copy, Default)]
 struct KeyWorth {
+    /// Whose this is, as a number that no other key has but by chance; 0: nobody's.
+    of: u64,
     called_back: u32,
     reads: u32,
     pause_ms: u32,
     until_ns: Nanos,
-    /// When a copy of it was called back last; 0: never.
+    /// When a copy of it was called back last.
     called_back_ns: Nanos,
+}
+
+impl KeyWorth {
+    /// Whether the place may be another key's.
+    fn is_free(&self, now_ns: Nanos) -> bool {
+        let known_until_ns = self.until_ns.max(self.called_back_ns) + PAUSE_MOST_NS;
+        self.of == 0 || known_until_ns <= now_ns
+    }
 }
 
 /// What copies of keys are worth.
@@ -43,13 +54,32 @@ impl Worth {
         Worth { places: vec![KeyWorth::default(); PLACES].into() }
     }
 
-    fn place(id: &KeyId) -> usize {
-        mixed(id.1.low() ^ u64::from(id.0)) as usize % PLACES
+    /// A key's number.
+    fn number(id: &KeyId) -> u64 {
+        mixed(id.1.low() ^ u64::from(id.0)).max(1)
+    }
+
+    fn place(number: u64) -> usize {
+        number as usize % PLACES
+    }
+
+    /// What is known of a key, if something is.
+    fn of(&self, id: &KeyId) -> Option<&KeyWorth> {
+        let number = Worth::number(id);
+        Some(&self.places[Worth::place(number)]).filter(|key| key.of == number)
     }
 
     /// A copy was called back that had answered so many reads.
     pub fn called_back(&mut self, id: &KeyId, reads: u32, now_ns: Nanos) {
-        let key = &mut self.places[Worth::place(id)];
+        let number = Worth::number(id);
+        let key = &mut self.places[Worth::place(number)];
+        if key.of != number {
+            // What others make of their keys is no reason not to grant this one.
+            if !key.is_free(now_ns) {
+                return;
+            }
+            *key = KeyWorth { of: number, ..KeyWorth::default() };
+        }
         key.called_back_ns = now_ns;
         if now_ns < key.until_ns {
             return;
@@ -70,13 +100,12 @@ impl Worth {
 
     /// Whether a copy of a key was called back within so long.
     pub fn was_called_back(&self, id: &KeyId, within_ns: Nanos, now_ns: Nanos) -> bool {
-        let at_ns = self.places[Worth::place(id)].called_back_ns;
-        at_ns > 0 && now_ns < at_ns + within_ns
+        self.of(id).is_some_and(|key| now_ns < key.called_back_ns + within_ns)
     }
 
     /// For how many milliseconds more a key is granted to no holder.
     pub fn pause_ms(&self, id: &KeyId, now_ns: Nanos) -> u32 {
-        let until_ns = self.places[Worth::place(id)].until_ns;
+        let until_ns = self.of(id).map_or(0, |key| key.until_ns);
         until_ns.saturating_sub(now_ns).div_ceil(NS_PER_MS) as u32
     }
 }
@@ -86,6 +115,31 @@ mod tests {
     use wire::KeyHash;
 
     use super::*;
+
+    /// Whoever writes thousands of keys that it holds would see to it that nobody holds any.
+    #[test]
+    fn what_is_known_of_a_key_says_nothing_of_another() {
+        let key = |at: u64| (7, KeyHash(u128::from(at).to_be_bytes()));
+        let place = |id: &KeyId| Worth::place(Worth::number(id));
+        let of_one_place = |id: &KeyId| place(id) == place(&key(0));
+        let other = (1..).map(key).find(of_one_place).expect("there are more keys than places");
+        let mut worth = Worth::new();
+        let mut now_ns = 1;
+        let called_back = |worth: &mut Worth, id: &KeyId, now_ns| {
+            (0..LOOKED_AT).for_each(|_| worth.called_back(id, 0, now_ns));
+            worth.pause_ms(id, now_ns)
+        };
+        assert_eq!(called_back(&mut worth, &key(0), now_ns), PAUSE_MS);
+        assert_eq!(called_back(&mut worth, &other, now_ns), 0, "the place is taken");
+        assert!(!worth.was_called_back(&other, PAUSE_MOST_NS, now_ns));
+        assert_eq!(worth.pause_ms(&key(0), now_ns), PAUSE_MS);
+        // Another has it when nothing is known of the first any more.
+        now_ns += 2 * PAUSE_MOST_NS;
+        assert_eq!(called_back(&mut worth, &other, now_ns), PAUSE_MS);
+        assert!(worth.was_called_back(&other, PAUSE_MOST_NS, now_ns));
+        assert_eq!(worth.pause_ms(&key(0), now_ns), 0);
+        assert!(!worth.was_called_back(&key(0), PAUSE_MOST_NS, now_ns));
+    }
 
     #[test]
     fn a_key_whose_copies_answer_few_reads_is_not_granted_for_longer_and_longer() {

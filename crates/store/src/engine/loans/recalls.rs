@@ -70,9 +70,9 @@ impl Loans {
         self.recall_all(cx);
     }
 
-    /// Keys that are lent or about to be.
+    /// Keys that are lent, or may be yet.
     pub fn open(&self) -> usize {
-        self.open.len()
+        self.open.values().filter(|lent| !lent.loan.is_withdrawn()).count()
     }
 
     /// Keys that are lent or about to be, and that a store which ends waits for.

@@ -256,6 +256,23 @@ fn a_key_that_holders_had_to_give_up_is_kept_for_the_next_who_reads_it() {
     }
 }
 
+/// The backend tells of changes from the question for a grant on, which may be the later one there.
+#[test]
+fn what_was_asked_for_no_grant_is_kept_for_nobody() {
+    let mut behind = Behind::new();
+    assert!(behind.fetch());
+    let for_grant = behind.backend.take_read();
+    assert!(behind.ask(Header::new(Op::CorrectionRequest)));
+    let other = behind.backend.take_read();
+    behind.finds(other, OLD);
+    assert!(!behind.fetch(), "it waits for the answer to the first");
+    assert_eq!(behind.granted(), Vec::<Vec<u8>>::new());
+    behind.finds(for_grant, NEW);
+    assert_eq!(behind.granted(), [NEW, NEW]);
+    assert!(!behind.fetch(), "and that is kept");
+    assert_eq!(behind.granted(), [NEW]);
+}
+
 #[test]
 fn nothing_is_read_from_it_once_a_command_may_change_every_key() {
     let mut behind = Behind::paused();

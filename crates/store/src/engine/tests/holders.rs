@@ -413,6 +413,25 @@ fn a_key_that_is_written_for_each_read_is_not_granted_for_a_while() {
     assert!(pair.warm(b"k").is_some(), "it is over");
 }
 
+/// It may come twice, or be of a key of which its holder never had a copy.
+#[test]
+fn an_acknowledgement_of_nothing_says_nothing_of_what_copies_are_worth() {
+    let mut pair = Pair::of(KEYED);
+    assert!(pair.write(b"k", b"v"));
+    assert!(pair.warm(b"k").is_some());
+    let number = pair.numbers()[0];
+    let holders = &pair.store.engine.facts.holders;
+    let token = holders.invalidation(number).expect("a holder").0.request;
+    for key in [b"k", b"l"] {
+        (0..100).for_each(|_| pair.forged_ack(key, 1, token));
+        let id = (KEYED, SECRET.key_hash(KEYED, key));
+        let holders = &pair.store.engine.facts.holders;
+        assert_eq!(holders.pause_ms(&id, pair.now_ns), 0);
+        assert!(!holders.want(&id, LEASE_NS, pair.now_ns));
+    }
+    assert_eq!(pair.read(b"k").as_deref(), Some(&b"v"[..]));
+}
+
 #[test]
 fn a_holder_that_leaves_is_waited_for_by_nobody() {
     let mut pair = Pair::of(KEYED);

@@ -7,6 +7,7 @@ use wire::KeyHash;
 
 use super::{remote::RemoteBackend, *};
 use crate::{
+    HoldRequest,
     backend::{Answer, Change, Completion, Refusal, Ticket},
     coherence::Watch,
     journal::{Entry, Journal},
@@ -270,6 +271,32 @@ fn what_was_not_lent_after_all_is_erased_from_the_journal() {
         journal.answer(&mut store, "end", true, 3_000);
         let loans = store.engine.counters().loans;
         assert_eq!((store.engine.loans(), loans.loans, loans.loans_cancelled), (0, 0, 1));
+    }
+}
+
+/// A disk may refuse, or stand still, for as long as it likes: nobody was told to begin, and no
+/// write of such a loan can come over what the command leaves.
+#[test]
+fn what_the_journal_does_not_forget_that_was_never_lent_holds_no_command_up() {
+    for refuses in [false, true] {
+        let (mut store, mut switches) = (lending(), Switches::default());
+        let journal = SlowJournal::default();
+        store.engine.loans.needs_journal = true;
+        store.engine.loans.journal = Some(Box::new(journal.clone()));
+        (1..=8).for_each(|request| write(&mut store, request, 0));
+        switches.obey(&mut store, 0);
+        if refuses {
+            journal.answer(&mut store, "begin", false, 0);
+        }
+        let everything = HoldRequest { names: vec![], everything: true };
+        store.engine.hold(1, everything, LATER_NS, &mut store.out);
+        assert_eq!((store.engine.take_held(), store.engine.loans()), (vec![1], 1), "{refuses}");
+        if !refuses {
+            journal.answer(&mut store, "begin", true, 0);
+        }
+        store.tick(1_000);
+        journal.answer(&mut store, "end", true, 1_000);
+        assert_eq!((store.engine.counters().loans.loans, store.engine.loans()), (0, 0));
     }
 }
 
