@@ -16,8 +16,7 @@ use resp::CommandTable;
 use super::{
     EventLoop,
     client::Way,
-    commands::{Act, Command, Commands},
-    dispatch::Next,
+    commands::Commands,
     speaker::Speaker,
     upstream::{PendingCommand, Question, Waiter},
     words::encode,
@@ -30,15 +29,6 @@ const HOLDS: Duration = Duration::from_secs(1);
 const COMMANDS_STORE: usize = 0;
 /// A server that does not say what commands it has is asked again after this.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
-
-/// A server did not tell what commands it has.
-pub(super) struct UntoldCommands {
-    at: Instant,
-    /// Who asked.
-    speaker: Speaker,
-    /// What it answered instead, as clients get it; empty: nothing.
-    refusal: Vec<u8>,
-}
 
 impl EventLoop {
     /// By which way reads of a store's keys go that no switch answers, for a client who speaks so.
@@ -106,8 +96,8 @@ impl EventLoop {
         if self.takes_commands() {
             return false;
         }
-        let failed = self.commands_failed.as_ref().filter(|failed| failed.speaker == speaker);
-        if failed.is_some_and(|failed| self.now < failed.at + ASKED_AGAIN_AFTER) {
+        let failed = self.commands_failed.filter(|(_, who)| *who == speaker);
+        if failed.is_some_and(|(at, _)| self.now < at + ASKED_AGAIN_AFTER) {
             return false;
         }
         let at = self.common(COMMANDS_STORE, speaker, 0);
@@ -124,33 +114,10 @@ impl EventLoop {
     }
 
     /// Those who waited to know what commands there are go on without: somebody who speaks so is
-    /// not told, but this.
-    pub(super) fn commands_untold(&mut self, speaker: Speaker, refusal: &[u8]) {
-        let refusal = refusal.to_vec();
-        self.commands_failed = Some(UntoldCommands { at: self.now, speaker, refusal });
+    /// not told.
+    pub(super) fn commands_untold(&mut self, speaker: Speaker) {
+        self.commands_failed = Some((self.now, speaker));
         self.wake_awaiting();
-    }
-
-    /// Whether a command may not go on while nobody has told what commands there are: it goes
-    /// where its keys are, or they have other names there.
-    pub(super) fn lacks_keys(&self, command: Command) -> bool {
-        let is_own = matches!(
-            command.act,
-            Act::Auth | Act::Client | Act::Hello | Act::Info | Act::Quit | Act::Reset | Act::Select
-        );
-        let needs = self.tenant.is_some() || self.stores.len() > 1 || self.owners.have_slots();
-        needs && !is_own && !self.commands.are_known()
-    }
-
-    /// Refuses such a command.
-    pub(super) fn refuse_untold(&mut self, at: usize) -> Next {
-        let said = self.commands_failed.as_ref().map(|failed| failed.refusal.clone());
-        let line = said.filter(|line| !line.is_empty()).unwrap_or_else(|| {
-            let name = &self.targets[COMMANDS_STORE].name;
-            let why = "has not told what commands it has";
-            format!("-TRYAGAIN nothing was done: {name} {why}\r\n").into_bytes()
-        });
-        self.refuse_command(at, &line)
     }
 
     fn wake_awaiting(&mut self) {
@@ -238,8 +205,7 @@ impl EventLoop {
             Err(error) => {
                 let name = &self.targets[self.upstreams[at].kind.target].name;
                 tracing::warn!("{name}: {error}");
-                let refusal = if heard.starts_with(b"-") { heard } else { &[] };
-                self.commands_untold(self.upstreams[at].kind.speaker, refusal);
+                self.commands_untold(self.upstreams[at].kind.speaker);
             }
         }
     }

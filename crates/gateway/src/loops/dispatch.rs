@@ -239,7 +239,6 @@ impl EventLoop {
             return false;
         }
         let next = match self.jobs {
-            None if self.lacks_keys(command) => self.refuse_untold(at),
             None => self.dispatch(at, command, said),
             Some(_) => self.dispatch_string(at, said),
         };

@@ -63,7 +63,6 @@ use slab::Slab;
 use tls::Acceptor;
 
 use self::{
-    check::UntoldCommands,
     client::Client,
     commands::Commands,
     hot::Sketch,
@@ -71,6 +70,7 @@ use self::{
     owners::Owners,
     packets::Packets,
     reads::Reads,
+    speaker::Speaker,
     spread::Joint,
     stream::{Place, Stream, Trust},
     tenant::TenantNames,
@@ -187,8 +187,8 @@ pub(crate) struct EventLoop {
     commands: Commands,
     /// The run id of the Redis whose commands they are.
     commands_of: Option<String>,
-    /// Why a server did not tell them.
-    commands_failed: Option<UntoldCommands>,
+    /// When a server did not tell them, and whom.
+    commands_failed: Option<(Instant, Speaker)>,
     /// Clients that wait to know what commands there are.
     awaiting: Vec<usize>,
     users: Users,

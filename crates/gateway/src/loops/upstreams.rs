@@ -218,7 +218,7 @@ impl EventLoop {
         let refusal = upstream.known.refusal.take();
         let pending = std::mem::take(&mut upstream.pending);
         if pending.iter().any(|pending| pending.waiter == Waiter::Check(Question::Commands)) {
-            self.commands_untold(speaker, &[]);
+            self.commands_untold(speaker);
         }
         for (number, pending) in pending.into_iter().enumerate() {
             if number == 0

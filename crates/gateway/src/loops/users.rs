@@ -240,7 +240,7 @@ impl EventLoop {
         for pending in std::mem::take(&mut upstream.pending) {
             self.refuse(pending, &said);
         }
-        self.commands_untold(speaker, said.as_bytes());
+        self.commands_untold(speaker);
         if !counts {
             return;
         }

@@ -7,7 +7,7 @@ use wire::{Cluster, KeyPlaces, Secret, Store, TENANT_OPEN, Tenant, partition_of}
 
 use crate::{
     store_thread::StoreThread,
-    support::{Config, Gateway, Redis, config, until},
+    support::{Config, Gateway, Redis, config},
 };
 
 pub const TENANT_SECRET: &str = "000102030405060708090a0b0c0d0e0f";
@@ -92,40 +92,6 @@ fn of_many_event_loops_one_asks_what_commands_there_are() {
     }
     let told = rack.redis[0].speak().ask("INFO commandstats");
     assert!(told.contains("cmdstat_command:calls=2,"), "the store asks once, too: {told}");
-}
-
-/// Without its table of commands a gateway does not know where the keys of a SET are, nor whose
-/// they are.
-#[test]
-fn while_no_server_says_what_commands_there_are_nothing_goes_to_a_store_that_is_not_its_keys() {
-    let redis = [0, 1].map(|_| Redis::start(&[]));
-    let names: [SocketAddr; 2] = [([10, 9, 9, 1], 7117).into(), ([10, 9, 9, 2], 7117).into()];
-    let part = |at: u32| Store {
-        address: names[at as usize],
-        first: at,
-        last: at,
-        rack: 0,
-        resp: Some(redis[at as usize].url()),
-    };
-    let cluster = Cluster { stores: vec![part(0), part(1)], ..Cluster::single(names[0], 2) };
-    assert_eq!(redis[0].speak().ask("ACL SETUSER default -command"), "+OK\r\n");
-    let config = Config { resp: vec![], cluster, ..config("redis://127.0.0.1:1") };
-    let gateway = Gateway::start(config);
-    let mut client = gateway.speak();
-    let [a, b] = keys(Secret::NONE, TENANT_OPEN);
-    for key in [&a, &b] {
-        let refused = client.ask(&format!("SET {key} v"));
-        assert!(refused.starts_with("-NOPERM"), "{refused}");
-    }
-    for redis in &redis {
-        assert_eq!(redis.speak().ask("DBSIZE"), ":0\r\n");
-    }
-    assert_eq!(redis[0].speak().ask("ACL SETUSER default +command"), "+OK\r\n");
-    for (redis, key) in redis.iter().zip([&a, &b]) {
-        until("it is told", || client.ask(&format!("SET {key} v")) == "+OK\r\n");
-        assert_eq!(redis.speak().ask(&format!("EXISTS {key}")), ":1\r\n");
-        assert_eq!(redis.speak().ask("DBSIZE"), ":1\r\n");
-    }
 }
 
 #[test]
