@@ -51,6 +51,8 @@ pub(crate) struct GatewayState {
 /// milliseconds, in which it answers nobody else: so one asks for all.
 #[derive(Clone)]
 pub(crate) struct ToldCommands {
+    /// The store that has told them.
+    pub store: usize,
     /// The run id of the Redis, if it is known.
     pub of: Option<String>,
     pub table: Arc<CommandTable>,

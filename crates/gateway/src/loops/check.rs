@@ -3,8 +3,9 @@
 //!
 //! Both are asked for their run ids at each connection, and the Redis for its role again while it
 //! is read from. Where it is another one, or was made a replica, or did not say so for a while,
-//! reads go to the store, which knows. The store is asked for its commands before the first command
-//! of a client goes anywhere, and again when there is another Redis behind it.
+//! reads go to the store, which knows. A store is asked for its commands before the first command
+//! of a client goes anywhere, and again when there is another Redis behind it; all stores are taken
+//! to have the same. One that does not tell is not asked again before the others.
 
 use std::{
     sync::Arc,
@@ -25,8 +26,6 @@ use crate::shared::ToldCommands;
 
 /// For how long what a Redis said of its role counts.
 const HOLDS: Duration = Duration::from_secs(1);
-/// The store whose Redis is asked what commands there are: all are taken to have the same.
-const COMMANDS_STORE: usize = 0;
 /// A server that does not say what commands it has is asked again after this.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -74,7 +73,9 @@ impl EventLoop {
         }
         match self.upstreams[at].kind.target {
             target if self.is_direct(target) => self.ask_about(at, Question::Role),
-            COMMANDS_STORE if !is_told => self.ask_about(at, Question::Commands),
+            store if store == self.commands_store && !is_told => {
+                self.ask_about(at, Question::Commands);
+            }
             _ => {}
         }
     }
@@ -82,10 +83,10 @@ impl EventLoop {
     /// Whether it is known what commands there are: to this loop by now, if another was told.
     fn takes_commands(&mut self) -> bool {
         if !self.commands.are_known()
-            && let Some(ToldCommands { of, table }) = self.shared.told_commands()
+            && let Some(ToldCommands { store, of, table }) = self.shared.told_commands()
         {
             self.commands = Commands::new((*table).clone(), &self.shared.stats);
-            self.commands_of = of;
+            (self.commands_store, self.commands_of) = (store, of);
         }
         self.commands.are_known()
     }
@@ -100,10 +101,13 @@ impl EventLoop {
         if failed.is_some_and(|(at, _)| self.now < at + ASKED_AGAIN_AFTER) {
             return false;
         }
-        let at = self.common(COMMANDS_STORE, speaker, 0);
+        let at = self.common(self.commands_store, speaker, 0);
         self.revive(at);
         let upstream = &self.upstreams[at];
         if upstream.stream.is_none() {
+            if self.stores.len() > 1 {
+                self.commands_untold(speaker);
+            }
             return false;
         }
         let question = Waiter::Check(Question::Commands);
@@ -117,6 +121,9 @@ impl EventLoop {
     /// not told.
     pub(super) fn commands_untold(&mut self, speaker: Speaker) {
         self.commands_failed = Some((self.now, speaker));
+        if !self.commands.are_known() {
+            self.commands_store = (self.commands_store + 1) % self.stores.len().max(1);
+        }
         self.wake_awaiting();
     }
 
@@ -196,8 +203,10 @@ impl EventLoop {
     fn hear_commands(&mut self, at: usize, heard: &[u8]) {
         match CommandTable::parse(heard) {
             Ok(table) => {
-                self.commands_of = self.stores[COMMANDS_STORE].run_id.clone();
-                let told = ToldCommands { of: self.commands_of.clone(), table: Arc::new(table) };
+                let store = self.upstreams[at].kind.target;
+                let of = self.stores[store].run_id.clone();
+                (self.commands_store, self.commands_of) = (store, of.clone());
+                let told = ToldCommands { store, of, table: Arc::new(table) };
                 self.commands = Commands::new((*told.table).clone(), &self.shared.stats);
                 self.shared.tell_commands(told);
                 self.wake_awaiting();
@@ -220,7 +229,7 @@ impl EventLoop {
         }
         let is_new = self.commands_of.as_ref().is_some_and(|of| *of != run_id);
         self.stores[target].run_id = Some(run_id);
-        if is_new && target == COMMANDS_STORE {
+        if is_new && target == self.commands_store {
             self.ask_about(at, Question::Commands);
         }
     }

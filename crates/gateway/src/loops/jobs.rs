@@ -190,6 +190,13 @@ impl Jobs {
         }
     }
 
+    /// The rest does not come: what has come is no answer.
+    pub fn drop_heard(&mut self, number: usize) {
+        if let Some(asked) = self.asked.get_mut(number) {
+            asked.heard.clear();
+        }
+    }
+
     /// Has a job wait until then.
     pub fn pause(&mut self, until: Instant, tell: oneshot::Sender<()>) {
         self.pauses.push((until, tell));

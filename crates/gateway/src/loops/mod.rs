@@ -185,6 +185,8 @@ pub(crate) struct EventLoop {
     /// Those that clients share.
     common: HashMap<Kind, usize>,
     commands: Commands,
+    /// The store whose they are, or that is asked for them next.
+    commands_store: usize,
     /// The run id of the Redis whose commands they are.
     commands_of: Option<String>,
     /// When a server did not tell them, and whom.
@@ -275,6 +277,7 @@ impl EventLoop {
             upstreams: Slab::new(),
             common: HashMap::new(),
             commands: Commands::new(CommandTable::default(), &shared.stats),
+            commands_store: 0,
             commands_of: None,
             commands_failed: None,
             awaiting: vec![],

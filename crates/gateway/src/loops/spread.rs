@@ -21,6 +21,8 @@ use super::{
 
 /// As Redis says it.
 const CROSSING: &[u8] = b"-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+const UNKNOWN: &[u8] =
+    b"-TRYAGAIN nothing was done: no store's Redis has told where keys stand in commands (COMMAND)\r\n";
 const ABORTED: &[u8] = b"-EXECABORT Transaction discarded because of previous errors.\r\n";
 /// Commands that are taken apart, each key with what belongs to it.
 const APART: &[&str] = &["del", "exists", "mget", "mset", "touch", "unlink"];
@@ -99,6 +101,11 @@ impl EventLoop {
         said: CommandText<'_>,
         stores: KeyStores,
     ) -> Option<&'static [u8]> {
+        let may_name_keys =
+            matches!(command.act, Act::Plain | Act::Store | Act::Watch | Act::Own | Act::Raw);
+        if may_name_keys && !self.commands.are_known() {
+            return Some(UNKNOWN);
+        }
         let client_state = ["tracking", "caching", "reply", "no-touch", "no-evict", "getredir"];
         match command.act {
             Act::Client if client_state.iter().any(|name| said.is(1, name)) => {
@@ -377,6 +384,16 @@ impl EventLoop {
         let is_error = super::joint::is_error(&bytes);
         self.shared.stats.note(command, self.now - asked, is_error);
         self.give(place, number, answer, &bytes, true, is_error);
+    }
+
+    /// The rest of a part does not come: what has come of it is no answer.
+    pub(super) fn drop_part(&mut self, joint: usize, part: usize) {
+        let Some(joined) = self.joints.get_mut(joint) else { return };
+        let dropped = std::mem::take(&mut joined.parts[part]).len();
+        let client = self.clients.get_mut(joined.place);
+        if let Some(client) = client.filter(|client| client.number == joined.number) {
+            client.unstash(dropped);
+        }
     }
 
     /// Tells the store of a transaction's first key that it has begun; whatever is next waits for

@@ -270,9 +270,13 @@ impl EventLoop {
             | Waiter::Subscription { place, number, answer } => {
                 self.give(place, number, answer, line.as_bytes(), true, true);
             }
-            Waiter::Part { joint, part } => self.give_part(joint, part, line.as_bytes(), true),
+            Waiter::Part { joint, part } => {
+                self.drop_part(joint, part);
+                self.give_part(joint, part, line.as_bytes(), true);
+            }
             Waiter::Errand(number) => {
                 if let Some(jobs) = &mut self.jobs {
+                    jobs.drop_heard(number);
                     jobs.hear_backend(number, line.as_bytes(), true);
                 }
             }

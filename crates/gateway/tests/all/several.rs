@@ -1,11 +1,11 @@
 //! Several stores behind one gateway: each command at the store of its keys, and what is said of
 //! all of them is one answer.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::TcpListener};
 
 use wire::{Cluster, Secret, Store, TENANT_OPEN, partition_of};
 
-use crate::support::{Gateway, PATIENCE, Redis, Speaker, command, config};
+use crate::support::{Gateway, MadeUpServer, PATIENCE, Redis, Speaker, command, config, until};
 
 const STORES: u32 = 3;
 
@@ -18,18 +18,22 @@ struct Rack {
 impl Rack {
     fn start() -> Rack {
         let servers: Vec<Redis> = (0..STORES).map(|_| Redis::start(&[])).collect();
-        let mut config = config(&servers[0].url());
+        let urls: Vec<String> = servers.iter().map(Redis::url).collect();
+        Rack { servers, gateway: Rack::gateway_to(&urls) }
+    }
+
+    /// A gateway to these, each of one partition.
+    fn gateway_to(urls: &[String]) -> Gateway {
+        let mut config = config(&urls[0]);
         let stores = (0..STORES).map(|at| {
             let address = ([127, 0, 0, 1], 1 + at as u16).into();
             Store { address, first: at, last: at, rack: 0, resp: None }
         });
         let single = Cluster::single(([127, 0, 0, 1], 1).into(), STORES);
         config.cluster = Cluster { stores: stores.collect(), ..single };
-        let urls = servers.iter().enumerate();
-        config.resp =
-            urls.map(|(at, one)| format!("{at}={}", one.url()).parse().unwrap()).collect();
-        let gateway = Gateway::start(config);
-        Rack { servers, gateway }
+        let urls = urls.iter().enumerate();
+        config.resp = urls.map(|(at, url)| format!("{at}={url}").parse().unwrap()).collect();
+        Gateway::start(config)
     }
 
     /// The number of keys at each server.
@@ -319,5 +323,65 @@ fn who_is_made_a_user_is_one_at_every_store() {
     assert_eq!(client.ask("ACL DELUSER ada"), ":1\r\n");
     for server in &rack.servers {
         assert_eq!(server.speak().ask("ACL USERS"), "*1\r\n$7\r\ndefault\r\n");
+    }
+}
+
+/// Only the server knows which words of a command are keys.
+#[test]
+fn no_store_is_guessed_while_it_is_not_known_where_keys_stand() {
+    let rack = Rack::start();
+    for server in &rack.servers {
+        assert_eq!(server.speak().ask("ACL SETUSER default -command"), "+OK\r\n");
+    }
+    let mut client = rack.gateway.speak();
+    let [_, b, _] = keys();
+    for line in [format!("SET {b} 1"), format!("WATCH {b}"), "FLUSHALL".into()] {
+        let said = client.ask(&line);
+        assert!(said.starts_with("-TRYAGAIN nothing was done"), "{line}: {said}");
+    }
+    assert_eq!(client.ask("MULTI"), "+OK\r\n");
+    assert!(client.ask(&format!("SET {b} 1")).starts_with("-TRYAGAIN nothing was done"));
+    assert!(client.ask("EXEC").starts_with("-EXECABORT"));
+    assert_eq!(client.ask(&format!("GET {b}")), "$-1\r\n", "whose key it is is known");
+    assert_eq!(rack.sizes(), [":0\r\n"; 3]);
+    assert_eq!(rack.servers[0].speak().ask("ACL SETUSER default +command"), "+OK\r\n");
+    until("it is asked again", || client.ask(&format!("SET {b} 1")) == "+OK\r\n");
+    assert_eq!(rack.sizes(), [":0\r\n", ":1\r\n", ":0\r\n"]);
+}
+
+#[test]
+fn another_store_tells_where_keys_stand_if_the_first_is_away() {
+    let mut rack = Rack::start();
+    drop(rack.servers.remove(0));
+    let mut client = rack.gateway.speak();
+    let [a, b, c] = keys();
+    until("another is asked", || client.ask(&format!("MSET {b} 2 {c} 3")) == "+OK\r\n");
+    assert!(client.ask(&format!("SET {a} 1")).starts_with("-TRYAGAIN nothing was done"));
+    assert_eq!(rack.sizes(), [":1\r\n"; 2]);
+}
+
+/// The line that is said in its place could be taken for the rest of it.
+#[test]
+fn of_an_answer_whose_rest_does_not_come_nothing_is_told() {
+    let redis: Vec<Redis> = (0..STORES - 1).map(|_| Redis::start(&[])).collect();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut urls: Vec<String> = redis.iter().map(Redis::url).collect();
+    urls.push(format!("redis://{}", listener.local_addr().unwrap()));
+    let gateway = Rack::gateway_to(&urls);
+    let mut client = gateway.speak();
+    let [a, _, c] = keys();
+    let both = format!("MGET {a} {c}");
+    let mut line = String::new();
+    for _ in 0..2 {
+        client.say(&command(&both));
+        let mut server = MadeUpServer::new(listener.accept().unwrap().0);
+        assert_eq!(server.next(), Some(format!("MGET {c}")));
+        if !line.is_empty() {
+            server.answer(format!("*1\r\n${}\r\n", line.len() - 2).as_bytes());
+        }
+        drop(server);
+        let said = client.answer();
+        assert!(said.starts_with("-TRYAGAIN no answer"), "{said}");
+        line = said;
     }
 }

@@ -423,6 +423,30 @@ fn a_backend_that_does_not_answer_is_not_waited_for_without_end() {
     silent.join().unwrap();
 }
 
+/// The line that is said in its place could be taken for the rest of it.
+#[test]
+fn half_a_value_of_a_backend_that_is_lost_is_no_value() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let backend = format!("redis://{}", listener.local_addr().unwrap());
+    let line = "-TRYAGAIN no answer from the backend\r\n";
+    std::thread::spawn(move || {
+        let half = format!("${}\r\n", line.len() - 2);
+        while let Ok((stream, _)) = listener.accept() {
+            let mut server = MadeUpServer::new(stream);
+            while let Some(said) = server.next() {
+                if said != "PING" {
+                    server.answer(half.as_bytes());
+                    break;
+                }
+                server.answer(b"+PONG\r\n");
+            }
+        }
+    });
+    let rack = Rack::start(|config| config.backends = vec![backend.parse().unwrap()]);
+    let long = "k".repeat(300);
+    assert_eq!(rack.speak().ask(&format!("GET {long}")), line);
+}
+
 /// It says so to whoever connects, and closes.
 #[test]
 fn a_backend_that_lets_nobody_in_is_quoted() {
