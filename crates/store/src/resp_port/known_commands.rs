@@ -16,13 +16,13 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// The commands, and when they were asked for.
 #[derive(Default)]
 pub(super) struct KnownCommands {
-    told: Mutex<Told>,
+    told: Mutex<ToldCommands>,
     /// Whoever asks for them; others wait.
     asking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct Told {
+struct ToldCommands {
     table: Arc<CommandTable>,
     asked: Option<Instant>,
     /// When a question was over that nobody has answered.
@@ -30,7 +30,7 @@ struct Told {
 }
 
 impl KnownCommands {
-    fn told(&self) -> MutexGuard<'_, Told> {
+    fn told(&self) -> MutexGuard<'_, ToldCommands> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
