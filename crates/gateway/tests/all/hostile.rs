@@ -108,8 +108,10 @@ fn answers_that_nobody_reads_are_given_up_at_a_limit() {
     client.ask(&format!("SET k {}", "v".repeat(4000)));
     let mut silent = TcpStream::connect(gateway.address).unwrap();
     silent.set_write_timeout(Some(PATIENCE)).unwrap();
-    let closed = (0..100_000).any(|_| silent.write_all(&command("GET k")).is_err());
-    assert!(closed, "400 MB of answers");
+    // The gateway takes commands when it has time for them: how many fit between is not known.
+    let ended = (0..10_000_000).find_map(|_| silent.write_all(&command("GET k")).err());
+    let ended = ended.expect("its answers are given up").kind();
+    assert!(matches!(ended, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{ended:?}");
     assert!(client.ask("GET k").starts_with("$4000\r\n"));
     assert_eq!(gateway.counter("memory_refusals"), 1);
 }
