@@ -83,12 +83,17 @@ impl EventLoop {
     /// Whether it is known what commands there are: to this loop by now, if another was told.
     fn takes_commands(&mut self) -> bool {
         if !self.commands.are_known()
-            && let Some(ToldCommands { store, of, table }) = self.shared.told_commands()
+            && let Some(told) = self.shared.told_commands()
         {
-            self.commands = Commands::new((*table).clone(), &self.shared.stats);
-            (self.commands_store, self.commands_of) = (store, of);
+            self.are_told(told);
         }
         self.commands.are_known()
+    }
+
+    /// A server has told what commands there are, here or in another loop.
+    fn are_told(&mut self, told: ToldCommands) {
+        self.commands = Commands::new(told.table, &self.shared.stats);
+        (self.commands_store, self.commands_of) = (told.store, told.of);
     }
 
     /// Whether it will be known in a moment what commands there are. Without it nobody could tell
@@ -205,10 +210,9 @@ impl EventLoop {
             Ok(table) => {
                 let store = self.upstreams[at].kind.target;
                 let of = self.stores[store].run_id.clone();
-                (self.commands_store, self.commands_of) = (store, of.clone());
                 let told = ToldCommands { store, of, table: Arc::new(table) };
-                self.commands = Commands::new((*told.table).clone(), &self.shared.stats);
-                self.shared.tell_commands(told);
+                self.shared.tell_commands(told.clone());
+                self.are_told(told);
                 self.wake_awaiting();
             }
             Err(error) => {

@@ -2,6 +2,8 @@
 //! connection. What commands there are, what they may do and where their keys stand, the server
 //! behind the store has said (`COMMAND`).
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 use resp::{Class, CommandTable, KeyWord, Words};
 
@@ -100,7 +102,7 @@ const MAX_NAME: usize = 32;
 /// Every command that is known, by name.
 pub(super) struct Commands {
     by_name: HashMap<Box<[u8]>, Command>,
-    table: CommandTable,
+    table: Arc<CommandTable>,
     get: Command,
     set: Command,
 }
@@ -108,7 +110,7 @@ pub(super) struct Commands {
 impl Commands {
     /// Those of a server. An empty table: none is known but those by which the gateway does
     /// something itself.
-    pub fn new(table: CommandTable, stats: &Stats) -> Commands {
+    pub fn new(table: Arc<CommandTable>, stats: &Stats) -> Commands {
         let mut by_name = HashMap::new();
         for (name, act) in SPECIAL {
             let writes = matches!(act, Act::Exec | Act::Own | Act::Store);
@@ -246,7 +248,7 @@ mod tests {
             row("new.thing", &["write"], [1, 1, 1]),
         ]);
         let stats = Stats::new(64);
-        let commands = Commands::new(CommandTable::of(&table).unwrap(), &stats);
+        let commands = Commands::new(CommandTable::of(&table).unwrap().into(), &stats);
         let rows = [
             ("GET", Act::Get, false),
             ("gEt", Act::Get, false),
@@ -269,7 +271,7 @@ mod tests {
             assert_eq!((found.act, found.writes), (act, writes), "{name}");
         }
         // Before a server has said anything, everything is the store's.
-        let commands = Commands::new(CommandTable::default(), &stats);
+        let commands = Commands::new(Arc::default(), &stats);
         assert!(!commands.are_known());
         let acts = ["GET", "set", "llen", "MULTI"].map(|name| commands.find(name.as_bytes()).act);
         assert_eq!(acts, [Act::Get, Act::Store, Act::Store, Act::Multi]);

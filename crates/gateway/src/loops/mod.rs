@@ -58,7 +58,7 @@ use mio::{
     Events, Poll, Token,
     net::{TcpListener, TcpStream},
 };
-use resp::{CommandTable, KeyWord, RequestParser};
+use resp::{KeyWord, RequestParser};
 use slab::Slab;
 use tls::Acceptor;
 
@@ -276,7 +276,7 @@ impl EventLoop {
             clients: Slab::new(),
             upstreams: Slab::new(),
             common: HashMap::new(),
-            commands: Commands::new(CommandTable::default(), &shared.stats),
+            commands: Commands::new(Arc::default(), &shared.stats),
             commands_store: 0,
             commands_of: None,
             commands_failed: None,

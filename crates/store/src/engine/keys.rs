@@ -162,10 +162,8 @@ impl Keys {
             Some((at, ended?))
         });
         let has_ended = matches!(known, Some((_, (true, _))));
-        *(match has_ended {
-            true => &mut self.counters.acks,
-            false => &mut self.counters.acks_unexpected,
-        }) += 1;
+        self.counters.acks += u64::from(has_ended);
+        self.counters.acks_unexpected += u64::from(!has_ended);
         // A thousand holders of a key acknowledge one after the other: whoever is not the last of
         // them changes nothing, and is not to cost a look at all the others.
         if let Some((at, (ended, waits_still))) = known

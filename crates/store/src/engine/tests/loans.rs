@@ -145,7 +145,7 @@ impl Journal for SureJournal {
 
 impl Store {
     /// From now on its data outlives it, and so does this.
-    fn outlived_by(&mut self, journal: &SureJournal) {
+    fn outlived_by(&mut self, journal: &(impl Journal + Clone + 'static)) {
         self.engine.loans.needs_journal = true;
         self.engine.loans.journal = Some(Box::new(journal.clone()));
     }
@@ -249,16 +249,20 @@ impl Journal for SlowJournal {
     }
 }
 
+/// A store that is about to lend the key, and whose journal has been asked to note that.
+fn noting() -> (Store, SlowJournal) {
+    let (mut store, journal) = (lending(), SlowJournal::default());
+    store.outlived_by(&journal);
+    (1..=8).for_each(|request| write(&mut store, request, 0));
+    Switches::default().obey(&mut store, 0);
+    (store, journal)
+}
+
 /// Or the next life of the store would look for it at switches that have forgotten it.
 #[test]
 fn what_was_not_lent_after_all_is_erased_from_the_journal() {
     for is_recorded in [true, false] {
-        let (mut store, mut switches) = (lending(), Switches::default());
-        let journal = SlowJournal::default();
-        store.engine.loans.needs_journal = true;
-        store.engine.loans.journal = Some(Box::new(journal.clone()));
-        (1..=8).for_each(|request| write(&mut store, request, 0));
-        switches.obey(&mut store, 0);
+        let (mut store, journal) = noting();
         store.engine.loans.recall_all(&mut store.engine.facts);
         journal.answer(&mut store, "begin", is_recorded, 0);
         let refuses_ms = if is_recorded { vec![0] } else { vec![1_000, 2_000] };
@@ -279,12 +283,7 @@ fn what_was_not_lent_after_all_is_erased_from_the_journal() {
 #[test]
 fn what_the_journal_does_not_forget_that_was_never_lent_holds_no_command_up() {
     for refuses in [false, true] {
-        let (mut store, mut switches) = (lending(), Switches::default());
-        let journal = SlowJournal::default();
-        store.engine.loans.needs_journal = true;
-        store.engine.loans.journal = Some(Box::new(journal.clone()));
-        (1..=8).for_each(|request| write(&mut store, request, 0));
-        switches.obey(&mut store, 0);
+        let (mut store, journal) = noting();
         if refuses {
             journal.answer(&mut store, "begin", false, 0);
         }
