@@ -21,19 +21,22 @@ use crate::{
     copies::CopiesThread,
     operation::check_key,
     port::Port,
+    process::Process,
     rules::Rules,
     window::WriteWindow,
 };
 
 /// A connection to a cluster in the name of one tenant. Clones share sockets and counters; when the
 /// last one is dropped the sockets close. All methods may be called concurrently, and a call that
-/// is dropped before it ends leaves nothing behind (a write may still take place).
+/// is dropped before it ends leaves nothing behind (a write may still take place). It belongs to the
+/// process that connected it: in one that was forked since, each call is refused.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
 }
 
 struct Inner {
+    process: Process,
     rules: Rules,
     v4: Option<Port>,
     v6: Option<Port>,
@@ -66,6 +69,7 @@ impl Client {
         let keep = || CopiesThread::start(cluster, tenant, bytes, told);
         let open = |v6| rules.routes.has_family(v6).then(|| Port::open(v6, &rules)).transpose();
         let inner = Inner {
+            process: Process::current()?,
             v4: open(false)?,
             v6: open(true)?,
             copies: (bytes > 0).then(keep).transpose()?,
@@ -229,6 +233,7 @@ impl Inner {
 
     /// Carries an operation out: sends until its final answer comes or the deadline has passed.
     async fn call(&self, operation: &Operation<'_>) -> Result<Answer, Error> {
+        self.process.check()?;
         let rules = &self.rules;
         if let Some(answer) = self.read_copy(operation)? {
             return Ok(answer);

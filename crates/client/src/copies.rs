@@ -22,7 +22,7 @@ use holder::{Cache, CopiedValue, Holder, HolderCounts, HolderOptions, Miss};
 use mio::{Events, Interest, Poll, Token, Waker, net::UdpSocket};
 use wire::Cluster;
 
-use crate::{Error, clock, port::open_socket};
+use crate::{Error, clock, port::open_socket, process::Process};
 
 /// Room for a datagram in bytes.
 const SLOT: usize = 2048;
@@ -109,6 +109,7 @@ impl Wishes {
 pub struct CopiesThread {
     /// What readers see.
     pub copies: LocalCopies,
+    process: Process,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -163,16 +164,21 @@ impl CopiesThread {
             }
         }
         let copies = LocalCopies { cache, wishes: wishes.clone() };
+        let process = Process::current()?;
         let (counted, told) = (HolderCounts::default(), Box::new(told));
         let keeper = Keeper { poll, sockets, holder, wishes, counted, told };
         let thread = std::thread::Builder::new().name("copies".into());
         let thread = thread.spawn(move || keeper.run()).map_err(refused)?;
-        Ok(CopiesThread { copies, thread: Some(thread) })
+        Ok(CopiesThread { copies, process, thread: Some(thread) })
     }
 }
 
 impl Drop for CopiesThread {
     fn drop(&mut self) {
+        // The thread is the parent's, who goes on.
+        if !self.process.is_current() {
+            return;
+        }
         self.copies.wishes.ends.store(true, Ordering::Release);
         let _ = self.copies.wishes.waker.wake();
         let _ = self.thread.take().map(JoinHandle::join);

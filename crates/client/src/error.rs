@@ -71,6 +71,9 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
+    /// This process was forked from the one that connected the client. Nothing was done.
+    #[error("this client is its parent process's: connect a client of its own after fork()")]
+    Forked,
     /// As many calls as `Options::max_in_flight` were running until the deadline. Nothing was sent.
     #[error("{limit} calls were in flight until the deadline; nothing was sent")]
     TooManyInFlight {

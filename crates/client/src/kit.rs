@@ -12,5 +12,6 @@ pub use crate::{
     operation::check_key,
     payload::{max_payload, short_payload},
     port::open_socket,
+    process::Process,
     timing::Backoff,
 };

@@ -48,6 +48,7 @@ mod options;
 mod paths;
 mod payload;
 mod port;
+mod process;
 mod pull;
 mod push;
 mod routes;

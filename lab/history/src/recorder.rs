@@ -317,6 +317,7 @@ fn failed(error: &Error, need: Need, effect: Effect) -> Statement {
     match error {
         Error::Socket { .. }
         | Error::TooManyInFlight { .. }
+        | Error::Forked
         | Error::NotWhole { .. }
         | Error::NoMemory { .. } => Statement::Nothing,
         _ => Statement::Open(need, effect),

@@ -9,7 +9,7 @@ use std::{
 
 use client::{
     Answer, Condition, Error, Operation, Value,
-    kit::{now_ns, open_socket, timer},
+    kit::{Process, now_ns, open_socket, timer},
 };
 use tokio::{
     net::UdpSocket,
@@ -28,13 +28,15 @@ const BATCH: usize = 64;
 
 /// A client of one tenant whose keys chains of switches hold. Clones are the same client; when the
 /// last one is dropped the sockets close. All methods may be called concurrently, and a call that
-/// is dropped before it ends leaves nothing behind (a write may still take place).
+/// is dropped before it ends leaves nothing behind (a write may still take place). It belongs to the
+/// process that connected it: in one that was forked since, each call is refused.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
 }
 
 struct Inner {
+    process: Process,
     shared: Arc<Endpoint>,
     tasks: Vec<AbortHandle>,
 }
@@ -89,7 +91,7 @@ impl Client {
                 tasks.push(tokio::spawn(receive(shared.clone(), v6)).abort_handle());
             }
         }
-        let inner = Arc::new(Inner { shared, tasks });
+        let inner = Arc::new(Inner { process: Process::current()?, shared, tasks });
         Ok(Client { inner })
     }
 
@@ -119,6 +121,7 @@ impl Client {
 
     /// Begins a call, and waits for its answer.
     async fn ask(&self, begin: impl FnOnce(&mut Machine, u64) -> u64) -> Result<Answer, Error> {
+        self.inner.process.check()?;
         let shared = &*self.inner.shared;
         let (sender, answer) = oneshot::channel();
         let number = shared.with(|state, now_ns| {
@@ -215,9 +218,10 @@ impl Watch {
     /// them.
     ///
     /// # Errors
-    /// The key is not possible, or its value does not open ([`Error::NotOpened`]); nothing follows
-    /// then.
+    /// The key is not possible, or its value does not open ([`Error::NotOpened`]), or the client is
+    /// another process's ([`Error::Forked`]); nothing follows then.
     pub async fn next(&mut self) -> Result<KeyState, Error> {
+        self.client.inner.process.check()?;
         loop {
             if let Some(state) = self.unheard.lock().take() {
                 return state;
