@@ -15,7 +15,7 @@ use std::{
 };
 
 use chain_client::{Client, Options};
-use client::Condition;
+use client::{Condition, Error};
 use lab::{
     namespace,
     process::command_in,
@@ -304,11 +304,10 @@ async fn write_on(
                 Some(version) => Condition::Version(*version),
             };
             let value = times.to_string();
-            let version = client.put(&key, &value, condition).await?;
+            let version = write(&client, &key, &value, condition).await?;
             versions.insert(n, version);
-            let read = client.get(&key).await?;
-            let read = read.map(|read| (read.bytes.to_vec(), read.version));
-            anyhow::ensure!(read == Some((value.into_bytes(), version)), "{key}: {read:?}");
+            let found = read(&client, &key).await?;
+            anyhow::ensure!(found == Some((value.into_bytes(), version)), "{key}: {found:?}");
         }
         let members = |n: usize| {
             let members = client.members(format!("key{n}"));
@@ -320,6 +319,40 @@ async fn write_on(
         }
     }
     Ok(())
+}
+
+/// Writes a key that nobody else writes, however long a machine takes that is busy with others;
+/// its new version.
+async fn write(
+    client: &Client,
+    key: &str,
+    value: &str,
+    condition: Condition,
+) -> anyhow::Result<u64> {
+    let mut was_sent = false;
+    loop {
+        match client.put(key, value, condition).await {
+            Err(Error::OutcomeUnknown { .. }) => was_sent = true,
+            // It was this writer's own, the time before.
+            Err(Error::Mismatch { .. }) if was_sent => {
+                let found = read(client, key).await?;
+                let Some((bytes, version)) = found else { anyhow::bail!("{key} is gone") };
+                anyhow::ensure!(bytes == value.as_bytes(), "{key}: {bytes:?}");
+                return Ok(version);
+            }
+            written => return Ok(written?),
+        }
+    }
+}
+
+/// What a key has, and its version, however long that takes.
+async fn read(client: &Client, key: &str) -> anyhow::Result<Option<(Vec<u8>, u64)>> {
+    loop {
+        match client.get(key).await {
+            Err(Error::Timeout { .. }) => {}
+            found => return Ok(found?.map(|read| (read.bytes.to_vec(), read.version))),
+        }
+    }
 }
 
 fn every_command_of_coord_does_what_it_says(kind: Kind) {
