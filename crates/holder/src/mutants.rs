@@ -50,6 +50,7 @@ mutants! {
     GrantedNotRaised, 5, "granted(X) is not raised before a grant leaves";
     GrantedFalls, 5, "granted(X) is the epoch of the last grant, not of the highest";
     GrantedUntold, 5, "what was read at a server that does not tell of changes, of a slot that moved, is granted";
+    JoinedUntold, 5, "a read that joined a question is answered with what a server said that does not tell of changes";
     KeptOn, 5, "a value that is kept for the next grant stays when its key is written";
     KeptLate, 5, "a value that was read before a write, and came after it, is kept for the next grant";
     RepeatedAnswerGrants, 5, "the answer to a retransmitted write is a grant again";
@@ -110,14 +111,15 @@ impl Mutant {
 }
 
 impl Mutant {
-    /// The test that notices it, if neither model nor hunt does: it takes clocks that go back, a
-    /// tenant that is removed, somebody on the path, or a holder that is not what it says.
+    /// The test of its own that notices it: mostly neither model nor hunt does, for it takes clocks
+    /// that go back, a tenant that is removed, somebody on the path, or a holder that is not what
+    /// it says.
     pub fn noticed_by(self) -> Option<&'static str> {
         use Mutant::*;
         Some(match self {
             AnyClockRenewed => "disciplines/tests/all/stood_still.rs",
             KeptOn | KeptLate => "crates/store/src/engine/tests/granted_values.rs",
-            GrantedUntold => "crates/store/src/engine/tests/slots.rs",
+            GrantedUntold | JoinedUntold => "crates/store/src/engine/tests/slots.rs",
             AnyHolderToken => "crates/store/src/engine/tests/holders.rs",
             ForgottenWithTenant | DecidedForgotten => "crates/store/src/engine/tests/tenants.rs",
             RepeatedRequestLent => "crates/store/src/engine/tests/leaving.rs",
@@ -125,6 +127,12 @@ impl Mutant {
             RecallUnrecorded => "crates/store/src/coherence/loan/tests.rs",
             _ => return None,
         })
+    }
+
+    /// Whether it takes a slot that has moved to a server which tells of no changes: found by a
+    /// model, and by the hunt where somebody writes there.
+    pub fn is_of_slots(self) -> bool {
+        matches!(self, Mutant::GrantedUntold | Mutant::JoinedUntold)
     }
 
     /// Whether it takes a command of several keys by the RESP port: found by the hunt, and by tests

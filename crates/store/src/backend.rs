@@ -100,8 +100,8 @@ pub enum Change {
 pub enum ReadOutcome<V = Vec<u8>> {
     /// The item.
     Item(Item<V>),
-    /// The item, from a server that does not tell if others change it.
-    Untold(Item<V>),
+    /// The item, or that there is none, from a server that does not tell if others change it.
+    Untold(Option<Item<V>>),
     /// It is longer than [`Backend::longest`]; its version.
     TooLarge(u64),
     /// There is no such key.
@@ -122,7 +122,7 @@ impl ReadOutcome {
         };
         match self {
             ReadOutcome::Item(item) => ReadOutcome::Item(shared(item)),
-            ReadOutcome::Untold(item) => ReadOutcome::Untold(shared(item)),
+            ReadOutcome::Untold(item) => ReadOutcome::Untold(item.map(shared)),
             ReadOutcome::TooLarge(version) => ReadOutcome::TooLarge(version),
             ReadOutcome::Absent => ReadOutcome::Absent,
             ReadOutcome::Refused(refusal) => ReadOutcome::Refused(refusal),
@@ -155,6 +155,19 @@ pub enum Completion {
     Settled,
 }
 
+impl Completion {
+    /// The same for an engine whose clock was at 0 when CLOCK_BOOTTIME was at `began_ns`, by which
+    /// a backend has told it.
+    pub fn by_clock_since(self, began_ns: u64) -> Completion {
+        match self {
+            Completion::Outside(OutsideEvent::Seen(asked_ns)) => {
+                Completion::Outside(OutsideEvent::Seen(asked_ns.saturating_sub(began_ns)))
+            }
+            other => other,
+        }
+    }
+}
+
 /// What others did in a backend with [`Watch::Tracked`]. Events and answers come in the order in
 /// which the backend sent them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,7 +183,9 @@ pub enum OutsideEvent {
     Everything,
     /// From now on it tells of changes, or cannot.
     Watch(Watch),
-    /// Everything that happened before this time, in nanoseconds of CLOCK_BOOTTIME, has been told.
+    /// Everything that happened before this time has been told. In nanoseconds: of CLOCK_BOOTTIME
+    /// as backends send it, of the engine's clock as that is told
+    /// ([`Completion::by_clock_since`]).
     Seen(u64),
 }
 

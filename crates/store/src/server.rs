@@ -436,10 +436,11 @@ impl Server {
     /// Passes on what the backend has answered: this, and all that has come since.
     fn complete(&mut self, first: Completion) {
         let now_ns = self.now_ns();
-        let Server { engine, outbox, completions, .. } = self;
-        engine.complete(first, now_ns, outbox);
-        while let Some(completion) = completions.as_mut().and_then(|c| c.try_recv().ok()) {
-            engine.complete(completion, now_ns, outbox);
+        let Server { engine, outbox, completions, began_ns, .. } = self;
+        let mut next = Some(first);
+        while let Some(completion) = next {
+            engine.complete(completion.by_clock_since(*began_ns), now_ns, outbox);
+            next = completions.as_mut().and_then(|c| c.try_recv().ok());
         }
         self.flush();
     }

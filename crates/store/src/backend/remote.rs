@@ -110,11 +110,9 @@ pub(super) enum Outcome {
         value: Vec<u8>,
         expiry_ms: u32,
     },
-    /// The same, from a server that does not tell of changes, though that was asked for.
-    Untold {
-        value: Vec<u8>,
-        expiry_ms: u32,
-    },
+    /// The same, or no such key, from a server that does not tell of changes, though that was
+    /// asked for.
+    Untold(Option<(Vec<u8>, u32)>),
     /// It is large and was not read: its length.
     Large(usize),
     /// No such key.

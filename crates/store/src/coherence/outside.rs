@@ -6,7 +6,7 @@
 //! is lent from that time, not from now: whatever breaks, a copy is served for at most one lease
 //! after the write that made it old.
 
-use std::{collections::HashMap, hash::Hash};
+use std::collections::BTreeMap;
 
 use super::Nanos;
 
@@ -27,25 +27,25 @@ pub enum Watch {
 }
 
 /// What the store knows of outside writes, and what it has not finished doing about them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OutsideWatch<K> {
     watch: Watch,
     seen_ns: Nanos,
     /// Keys that are being called back; everything since then may be missing from their copies.
-    open: HashMap<K, Nanos>,
+    open: BTreeMap<K, Nanos>,
     /// No later than the earliest in `open`.
     open_since_ns: Nanos,
     /// Every key is to be called back, and not all have been begun with.
     all_since_ns: Option<Nanos>,
 }
 
-impl<K: Hash + Eq> OutsideWatch<K> {
+impl<K: Ord> OutsideWatch<K> {
     /// At a time when no copy exists.
     pub fn new(watch: Watch, now_ns: Nanos) -> OutsideWatch<K> {
         OutsideWatch {
             watch,
             seen_ns: now_ns,
-            open: HashMap::new(),
+            open: BTreeMap::new(),
             open_since_ns: now_ns,
             all_since_ns: None,
         }

@@ -227,16 +227,16 @@ impl Halves {
         let Some(half) = self.open.get(&request).map(|open| open.half) else { return };
         let value = match &found {
             // Halves are told of values that go in one packet only.
-            ReadOutcome::Item(item) | ReadOutcome::Untold(item)
+            ReadOutcome::Item(item) | ReadOutcome::Untold(Some(item))
                 if item.value.len() > wire::max_value(0) =>
             {
                 Err(Status::TooLarge)
             }
-            ReadOutcome::Item(item) | ReadOutcome::Untold(item) => {
+            ReadOutcome::Item(item) | ReadOutcome::Untold(Some(item)) => {
                 Ok(Some((&item.value[..], item.version)))
             }
             ReadOutcome::TooLarge(_) => Err(Status::TooLarge),
-            ReadOutcome::Absent => Ok(None),
+            ReadOutcome::Absent | ReadOutcome::Untold(None) => Ok(None),
             ReadOutcome::Refused(_) | ReadOutcome::Failed => Err(Status::BackendError),
         };
         let status = match value {

@@ -146,9 +146,40 @@ impl Reads {
         let is_newest = *for_grant && cx.granted.answered(id, ticket);
         let found = found.shared();
         self.answer_found(cx, origin, key, found.clone(), Rank::Asked { is_newest });
+        if is_untold(cx, &found) && *for_grant && !mutant(Mutant::JoinedUntold) {
+            return self.ask_again(cx, key, joined);
+        }
         for other in joined {
             self.answer_found(cx, other, key, found.clone(), Rank::Joined);
         }
+    }
+
+    /// Asks for those who have joined a question that was answered where nobody tells of changes:
+    /// others may have written since it was carried out, and before these came.
+    fn ask_again(&mut self, cx: &mut Context, key: &[u8], joined: &[Origin]) {
+        let is_granted = |op| matches!(op, Op::HolderFetch | Op::ReplicaPush);
+        let holders = joined.iter().filter(|origin| origin.op == Op::HolderFetch);
+        holders.for_each(|origin| holder_messages::refuse_grant(cx, origin, key));
+        let others = joined.iter().filter(|origin| !is_granted(origin.op));
+        let mut others = others.map(|origin| Origin { wants_grant: false, ..*origin });
+        let Some(first) = others.next() else { return };
+        let read = BackendRead { joined: others.collect(), ..BackendRead::new(first, key, false) };
+        let id = (first.tenant, first.key_hash);
+        let ticket = cx.waiting.ticket();
+        let asked = Key { tenant: id.0, hash: id.1, bytes: key };
+        if let Reply::Now(found) = cx.backend.get(asked, cx.now_ns, ticket) {
+            let owned = |item: Item<&[u8]>| Item {
+                value: item.value.to_vec(),
+                version: item.version,
+                expiry_ms: item.expiry_ms,
+            };
+            let found = found.map(owned).map_or(ReadOutcome::Absent, ReadOutcome::Item);
+            return self.found(cx, ticket, &read, found);
+        }
+        if first.wanted.goes_on() {
+            cx.values.misses(id);
+        }
+        cx.waiting.insert(ticket, BackendRequest::Read(Box::new(read)));
     }
 
     /// Answers one of those who wait for what the backend has found.
@@ -168,9 +199,7 @@ impl Reads {
             }
             return;
         }
-        let is_untold = matches!(found, ReadOutcome::Untold(_))
-            && cx.outside.watch() != Watch::Unneeded
-            && !mutant(Mutant::GrantedUntold);
+        let is_untold = is_untold(cx, &found) && !mutant(Mutant::GrantedUntold);
         if is_untold && origin.op == Op::HolderFetch {
             return holder_messages::refuse_grant(cx, origin, key);
         }
@@ -198,8 +227,8 @@ impl Reads {
         rank: Rank,
     ) -> Result<Option<Item<Bytes>>, Answer<'static>> {
         let mut item = match found {
-            ReadOutcome::Item(item) | ReadOutcome::Untold(item) => item,
-            ReadOutcome::Absent => return Ok(None),
+            ReadOutcome::Item(item) | ReadOutcome::Untold(Some(item)) => item,
+            ReadOutcome::Absent | ReadOutcome::Untold(None) => return Ok(None),
             ReadOutcome::TooLarge(version) => {
                 cx.counters.refused_too_large += 1;
                 return Err(Answer { version, ..Answer::status(Status::TooLarge) });
@@ -271,6 +300,11 @@ impl Reads {
         cx.counters.refused_parts_full += u64::from(!has_room);
         has_room
     }
+}
+
+/// Whether others may write what was found, and nobody would tell.
+fn is_untold<V>(cx: &Context, found: &ReadOutcome<V>) -> bool {
+    matches!(found, ReadOutcome::Untold(_)) && cx.outside.watch() != Watch::Unneeded
 }
 
 /// Whether the store knows what others have done to the backend up to a lease ago: as much as a

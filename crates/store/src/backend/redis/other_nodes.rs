@@ -211,8 +211,9 @@ impl OtherNodes {
 fn untold((command, outcome): (&Command, Outcome)) -> Outcome {
     match (&command.verb, outcome) {
         (Verb::Get { track: true, .. }, Outcome::Value { value, expiry_ms }) => {
-            Outcome::Untold { value, expiry_ms }
+            Outcome::Untold(Some((value, expiry_ms)))
         }
+        (Verb::Get { track: true, .. }, Outcome::Absent) => Outcome::Untold(None),
         (_, outcome) => outcome,
     }
 }

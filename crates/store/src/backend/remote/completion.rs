@@ -20,8 +20,8 @@ fn read(version: u64, outcome: Outcome) -> ReadOutcome {
         Outcome::Value { value, expiry_ms } => {
             ReadOutcome::Item(Item { value, version, expiry_ms })
         }
-        Outcome::Untold { value, expiry_ms } => {
-            ReadOutcome::Untold(Item { value, version, expiry_ms })
+        Outcome::Untold(found) => {
+            ReadOutcome::Untold(found.map(|(value, expiry_ms)| Item { value, version, expiry_ms }))
         }
         Outcome::Absent => ReadOutcome::Absent,
         Outcome::TooLarge | Outcome::Large(_) => ReadOutcome::TooLarge(version),

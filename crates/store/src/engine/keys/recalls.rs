@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::Keys;
 use crate::{
-    backend::OutsideEvent, clock::boot_ns, coherence::Nanos, counters::OutsideCounters,
-    directory::KeyId, engine::context::Context,
+    backend::OutsideEvent, coherence::Nanos, counters::OutsideCounters, directory::KeyId,
+    engine::context::Context,
 };
 
 /// Keys called back at once when everything has changed, and the time between.
@@ -65,10 +65,7 @@ impl Recalls {
     pub fn happened(&mut self, keys: &mut Keys, cx: &mut Context, event: OutsideEvent) {
         match event {
             OutsideEvent::Watch(watch) => cx.outside.watches(watch),
-            OutsideEvent::Seen(asked) => {
-                let ago_ns = boot_ns().saturating_sub(asked);
-                cx.outside.seen(cx.now_ns.saturating_sub(ago_ns));
-            }
+            OutsideEvent::Seen(asked_ns) => cx.outside.seen(asked_ns),
             OutsideEvent::Changed { tenant, key } => {
                 self.counters.outside_changes += 1;
                 if let Some(known) = cx.tenants.get(tenant) {
