@@ -53,7 +53,7 @@ impl HuntPlan {
         while self.stores.len() < 2 {
             let lease_ms = *[1000, 1500, 2000].choose(&mut rng).expect("some");
             let data_us = 0;
-            self.stores.push(Store { lease_ms, data_us, room: None });
+            self.stores.push(Store { lease_ms, data_us, room: None, is_shard: false });
         }
         self.window_ms = *[100, 250].choose(&mut rng).expect("some");
         self.clients.hosts = 2;

@@ -132,6 +132,21 @@ pub enum Act {
         /// Which tenant.
         tenant: u32,
     },
+    /// A slot of the shard behind a store moves to another shard, and back later.
+    MoveSlot {
+        /// The store's place.
+        store: usize,
+        /// Which of its slots.
+        slot: usize,
+        /// How long its keys take to leave, in milliseconds.
+        takes_ms: u64,
+    },
+    /// Somebody reads or writes one of a store's keys that have moved, at the shard that they are
+    /// at now.
+    AskPast {
+        /// The store's place.
+        store: usize,
+    },
     /// A machine's wall clock is set.
     SetWall {
         /// Its name.
@@ -199,6 +214,8 @@ impl Deed {
             Act::Terms { .. } => "terms_changed",
             Act::WriteBack { .. } => "write_back_changed",
             Act::Remake { .. } => "tenants_remade",
+            Act::MoveSlot { .. } => "slots_moved",
+            Act::AskPast { .. } => "stores_passed_by",
             Act::SetWall { .. } => "wall_clock_set",
         }
     }

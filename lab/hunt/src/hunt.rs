@@ -61,7 +61,7 @@ pub struct HuntResult {
 
 /// Everything that goes wrong in enough seeds, by its name in [`HuntResult::faults`]; and bits that
 /// flip, where they do.
-pub const KINDS: [&str; 28] = [
+pub const KINDS: [&str; 30] = [
     "lost",
     "duplicated",
     "reordered",
@@ -83,6 +83,8 @@ pub const KINDS: [&str; 28] = [
     "terms_changed",
     "agents_without_disk",
     "tenants_remade",
+    "slots_moved",
+    "stores_passed_by",
     "replaced",
     "switches_forgotten",
     "client_ids_shared",

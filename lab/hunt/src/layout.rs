@@ -207,6 +207,7 @@ impl HuntPlan {
         Role::Store(roles::Store {
             control: Some(control_url(CONTROL)),
             data: match store.data_us {
+                us if store.is_shard => Data::Shard(us * 1_000),
                 0 => Data::Kept,
                 us => Data::Remote(us * 1_000),
             },

@@ -26,6 +26,7 @@ mod never;
 mod plan;
 mod run;
 mod shrink;
+mod slots;
 mod tenants;
 mod write_back;
 

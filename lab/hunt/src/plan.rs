@@ -51,6 +51,9 @@ pub struct Store {
     /// How much it remembers at most; none: as much as usual.
     #[serde(default)]
     pub room: Option<Room>,
+    /// Whether its data is in a shard of a Redis Cluster.
+    #[serde(default)]
+    pub is_shard: bool,
 }
 
 /// A tenant beside the open one.
@@ -222,6 +225,7 @@ impl HuntPlan {
             lease_ms: *leases.choose(&mut rng).expect("some"),
             data_us: *[0, 0, 200, 3_000].choose(&mut rng).expect("some"),
             room: None,
+            is_shard: false,
         });
         let stores: Vec<Store> = stores.collect();
         let quota = |rng: &mut SeededRng| rng.random_range(1..=3);
@@ -305,6 +309,7 @@ impl HuntPlan {
         }
         plan.draw_commands();
         plan.draw_remakes();
+        plan.draw_slots();
         plan.deeds.sort_by_key(|deed| deed.at_ms);
         plan
     }

@@ -15,7 +15,7 @@ use history::{
     ClientRecord, ClientsConfig, CommandsConfig, Lives, Operation, Verdict, check_within,
 };
 use serde::{Deserialize, Serialize};
-use sim::{AgentHost, ControlHost, MachineId, Progress, Remains, StoreHost, World};
+use sim::{AgentHost, ControlHost, KeptData, MachineId, Progress, Remains, StoreHost, World};
 use wire::{Cluster, Secret};
 
 use crate::{
@@ -27,6 +27,7 @@ use crate::{
     copies::is_of_replicas,
     deed::do_deeds,
     lost::gone_back,
+    slots::Outsider,
     tenants::REFUSALS,
     write_back::{LOST, is_of_loans},
 };
@@ -128,6 +129,10 @@ struct PlanRun<'a> {
     begun_ns: u64,
     /// Copies of processes' files, until they are put back, by the processes' names.
     backups: BTreeMap<String, Remains>,
+    /// The stores' data, in their order, where they are in shards of a Redis Cluster.
+    shards: Vec<Option<KeptData>>,
+    /// Whoever asks past the stores.
+    outsider: Option<Outsider>,
 }
 
 /// What the controller is told of a tenant.
@@ -174,6 +179,8 @@ pub(crate) fn run_with(
         on_probation: 0,
         begun_ns: 0,
         backups: BTreeMap::new(),
+        shards: vec![],
+        outsider: None,
     };
     let faults = running.world.plan().links.iter().filter_map(|link| link.fault.as_ref());
     faults.for_each(|fault| running.never.expect(fault));
@@ -273,7 +280,19 @@ impl PlanRun<'_> {
             let process = self.world.place(machine, name, make);
             self.world.start(process)?;
         }
-        first.map_or(Ok(()), |config| self.start_commands(&config))
+        let Some(config) = first else { return Ok(()) };
+        self.find_shards()?;
+        self.outsider = Some(Outsider::new(&config));
+        self.start_commands(&config)
+    }
+
+    fn find_shards(&mut self) -> anyhow::Result<()> {
+        for (number, store) in (1..).zip(&self.plan.stores) {
+            let process = self.process(&format!("store{number}/store"))?;
+            let host = self.world.get::<StoreHost>(process).filter(|_| store.is_shard);
+            self.shards.push(host.and_then(StoreHost::data));
+        }
+        Ok(())
     }
 
     /// How long stores may stand still: what they hold lives for so much longer.
@@ -415,6 +434,7 @@ impl PlanRun<'_> {
                 self.world.with(process, |clients: &mut CommandClients, _| clients.take_recorded());
             all.add(of.context("the clients do not run")?);
         }
+        all.add(self.outsider.take().map(Outsider::into_recorded).unwrap_or_default());
         for (process, name) in self.world.processes() {
             if let Some(agent) = self.world.get::<AgentHost>(process)
                 && let Some(why) = agent.failed()

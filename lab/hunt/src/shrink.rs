@@ -67,6 +67,7 @@ fn candidates(plan: &HuntPlan) -> Vec<HuntPlan> {
     with(&|p| p.stores.iter_mut().for_each(|store| store.room = None));
     with(&|p| p.tenants.iter_mut().for_each(|tenant| tenant.write_back_ms = 0));
     with(&|p| p.stores.iter_mut().for_each(|store| store.data_us = 0));
+    with(&|p| p.stores.iter_mut().for_each(|store| store.is_shard = false));
     with(&|p| p.clients.longest_value = 0);
     with(&|p| p.ipv6 = false);
     with(&|p| p.lasts_ms = (p.lasts_ms / 2).max(500));

@@ -99,6 +99,9 @@ pub enum Data {
     Kept,
     /// Likewise, in one that answers after so many nanoseconds on average.
     Remote(u64),
+    /// Likewise, and it is a shard of a Redis Cluster: it tells of what others change, and slots
+    /// may move to another shard and back.
+    Shard(u64),
 }
 
 /// A store of the lab's cluster file.

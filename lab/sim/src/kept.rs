@@ -3,6 +3,8 @@
 //! was killed is carried out all the same.
 
 mod commands;
+mod elsewhere;
+mod shard;
 
 use std::{
     collections::VecDeque,
@@ -13,13 +15,16 @@ use bytes::Bytes;
 use rand::RngExt;
 use seed::{SeededRng, rng};
 use store::backend::{
-    Answer, Backend, Change, Completion, Condition, Item, Key, Put, ReadOutcome, Ticket,
+    Answer, Backend, Change, Completion, Condition, Item, Key, OutsideEvent, Put, ReadOutcome,
+    Ticket, Watch,
 };
 use wire::KeyHash;
 
 use crate::redis::{Redis, RedisCommand, Unversioned, WrittenKeys};
 pub use commands::{CommandEvent, ConnectionId};
 use commands::{CommandQueue, DueWork, WatchedKey};
+pub use shard::SLOTS;
+use shard::{REDIRECTS, Shard};
 
 /// A key that is not borrowed.
 struct OwnKey {
@@ -39,7 +44,12 @@ impl OwnKey {
 }
 
 enum Verb {
-    Get,
+    /// Of a shard of a cluster: whether it is to tell of changes from now on.
+    Get {
+        for_grant: bool,
+    },
+    /// Nothing; that it is answered says something.
+    Question,
     Put {
         value: Option<Bytes>,
         ttl_ms: u32,
@@ -59,10 +69,33 @@ struct Command {
     due_ns: u64,
     /// Which life of the store asked.
     asker: u64,
+    /// When, on the clock of that store.
+    asked_ns: u64,
     ticket: Ticket,
     key: OwnKey,
     verb: Verb,
+    /// Nodes that have sent it on; where that is odd, it is asked at the other one of two.
+    redirects: u8,
 }
+
+/// Who asks, when by his own clock, and under which number.
+#[derive(Clone, Copy)]
+struct Asked {
+    asker: u64,
+    at_ns: u64,
+    ticket: Ticket,
+}
+
+impl Asked {
+    /// Nobody waits for the answer.
+    fn by(asker: u64, at_ns: u64) -> Asked {
+        Asked { asker, at_ns, ticket: 0 }
+    }
+}
+
+/// Of what is about no key.
+const NO_KEY: Key<'static> =
+    Key { tenant: wire::TENANT_SYSTEM, hash: KeyHash([0; 16]), bytes: &[] };
 
 struct Server {
     backend: Box<dyn Backend>,
@@ -80,6 +113,8 @@ struct Server {
     commands: CommandQueue,
     unversioned: Unversioned,
     written: WrittenKeys,
+    /// There if it is a shard of a cluster.
+    shard: Option<Shard>,
 }
 
 impl Server {
@@ -92,17 +127,17 @@ impl Server {
 
     /// Whether what is asked now is answered later.
     fn answers_later(&self, now_ns: u64) -> bool {
-        self.delay_ns > 0 || now_ns < self.down_until_ns
+        self.delay_ns > 0 || self.shard.is_some() || now_ns < self.down_until_ns
     }
 
     /// Puts a command at the end, to be carried out after about the usual time.
-    fn queue(&mut self, now_ns: u64, asker: u64, ticket: Ticket, key: Key<'_>, mut verb: Verb) {
+    fn queue(&mut self, now_ns: u64, asked: Asked, key: Key<'_>, mut verb: Verb) {
         // Found out when it is there again: of more failures than that histories of open
         // writes grow that nobody can decide.
         let begun_ns = now_ns.max(self.down_until_ns);
         if now_ns < self.down_until_ns {
             verb = match verb {
-                Verb::Get => Verb::LostGet,
+                Verb::Get { .. } => Verb::LostGet,
                 _ => Verb::LostChange,
             };
         }
@@ -110,24 +145,30 @@ impl Server {
         let before_ns = self.queue.back().map_or(0, |command| command.due_ns);
         self.queue.push_back(Command {
             due_ns: before_ns.max(begun_ns + delay_ns),
-            asker,
-            ticket,
+            asker: asked.asker,
+            asked_ns: asked.at_ns,
+            ticket: asked.ticket,
             key: OwnKey::of(key),
             verb,
+            redirects: 0,
         });
     }
 
     /// Dies, and runs again later with what it has. Of what was under way some was carried out.
     fn restart(&mut self, now_ns: u64, for_ns: u64) {
+        self.run(now_ns);
         self.down_until_ns = now_ns + for_ns;
+        if let Some(shard) = &mut self.shard {
+            shard.is_lost(now_ns, self.down_until_ns);
+        }
         self.commands.restart(now_ns);
         for mut command in std::mem::take(&mut self.queue) {
             if self.rng.random() {
                 self.carry_out(&command);
             }
             command.verb = match command.verb {
-                Verb::Get | Verb::LostGet => Verb::LostGet,
-                Verb::Settled => continue,
+                Verb::Get { .. } | Verb::LostGet => Verb::LostGet,
+                Verb::Settled | Verb::Question => continue,
                 _ => Verb::LostChange,
             };
             command.due_ns = now_ns;
@@ -137,9 +178,11 @@ impl Server {
         self.queue.push_back(Command {
             due_ns: self.down_until_ns,
             asker: self.askers,
+            asked_ns: 0,
             ticket: 0,
-            key: OwnKey { tenant: wire::TENANT_SYSTEM, hash: KeyHash::default(), bytes: vec![] },
+            key: OwnKey::of(NO_KEY),
             verb: Verb::Settled,
+            redirects: 0,
         });
     }
 
@@ -181,7 +224,10 @@ impl Server {
                 self.commands.is_there_again();
                 return Completion::Settled;
             }
-            Verb::Get => {
+            Verb::Question => {
+                return Completion::Outside(OutsideEvent::Seen(command.asked_ns));
+            }
+            Verb::Get { .. } => {
                 let Answer::Now(found) = self.backend.get(key, now_ns, ticket) else {
                     return Completion::Get(ticket, ReadOutcome::Failed);
                 };
@@ -227,7 +273,15 @@ impl KeptData {
             commands: CommandQueue::new(rng(seed, "commands")),
             unversioned: Unversioned::new(),
             written: WrittenKeys::default(),
+            shard: None,
         })))
+    }
+
+    /// Likewise in a shard of a Redis Cluster.
+    pub fn of_shard(backend: Box<dyn Backend>, delay_ns: u64, seed: u64) -> KeptData {
+        let data = KeptData::new(backend, delay_ns, seed);
+        data.lock().shard = Some(Shard::new(delay_ns, rng(seed, "shard")));
+        data
     }
 
     fn lock(&self) -> MutexGuard<'_, Server> {
@@ -250,8 +304,12 @@ impl Way {
     pub fn new(data: KeptData, world_ns: u64) -> Way {
         let mut server = data.lock();
         let began_ns = server.shows(world_ns);
+        server.run(world_ns);
         server.askers += 1;
         let asker = server.askers;
+        if let Some(shard) = &mut server.shard {
+            shard.connects(began_ns);
+        }
         drop(server);
         Way { data, began_ns, asker }
     }
@@ -274,7 +332,10 @@ impl Way {
         let first = server.queue.front().map(|command| command.due_ns);
         let next_ns = first.into_iter().chain(server.commands.next_ns()).min();
         let now_ns = server.commands.has_event().then_some(server.shown_ns);
-        let next_ns = next_ns.into_iter().chain(now_ns).min()?;
+        let of_shard = server.shard.iter().flat_map(|shard| {
+            [Some(shard.question_ns()), shard.next_told_ns(), shard.next_step_ns()]
+        });
+        let next_ns = next_ns.into_iter().chain(now_ns).chain(of_shard.flatten()).min()?;
         Some(next_ns.saturating_sub(self.began_ns))
     }
 
@@ -322,6 +383,9 @@ impl Way {
     /// Carries out what is due; the next answer to this life, if there is one.
     pub fn next_completion(&self, now_ns: u64) -> Option<Completion> {
         let mut server = self.data.lock();
+        if server.shard.is_some() {
+            return server.next_told(now_ns + self.began_ns, Asked::by(self.asker, now_ns));
+        }
         while server.queue.front()?.due_ns <= now_ns + self.began_ns {
             let command = server.queue.pop_front()?;
             server.carry_out_commands(command.due_ns);
@@ -347,14 +411,33 @@ impl KeptBackend {
         let value = vec![];
         KeptBackend { way, value }
     }
+
+    fn read_later<T>(
+        &self,
+        key: Key<'_>,
+        now_ns: u64,
+        ticket: Ticket,
+        for_grant: bool,
+    ) -> Answer<T> {
+        let mut server = self.way.data.lock();
+        let asked = Asked { ticket, ..Asked::by(self.way.asker, now_ns) };
+        let now_ns = server.shows(now_ns + self.way.began_ns);
+        server.queue(now_ns, asked, key, Verb::Get { for_grant });
+        Answer::Later
+    }
 }
 
 impl Backend for KeptBackend {
     fn get(&mut self, key: Key<'_>, now_ns: u64, ticket: Ticket) -> Answer<Option<Item<&[u8]>>> {
         let mut server = self.way.data.lock();
+        if server.shard.is_some() {
+            drop(server);
+            return self.read_later(key, now_ns, ticket, false);
+        }
+        let asked = Asked { ticket, ..Asked::by(self.way.asker, now_ns) };
         let now_ns = server.shows(now_ns + self.way.began_ns);
         if server.answers_later(now_ns) {
-            server.queue(now_ns, self.way.asker, ticket, key, Verb::Get);
+            server.queue(now_ns, asked, key, Verb::Get { for_grant: false });
             return Answer::Later;
         }
         server.carry_out_commands(now_ns);
@@ -368,8 +451,46 @@ impl Backend for KeptBackend {
         }))
     }
 
+    fn get_for_grant(
+        &mut self,
+        key: Key<'_>,
+        now_ns: u64,
+        ticket: Ticket,
+    ) -> Answer<Option<Item<&[u8]>>> {
+        match self.watch() {
+            Watch::Tracked => self.read_later(key, now_ns, ticket, true),
+            Watch::Unneeded | Watch::Impossible => self.get(key, now_ns, ticket),
+        }
+    }
+
+    fn watch(&self) -> Watch {
+        match self.way.data.lock().shard {
+            Some(_) => Watch::Tracked,
+            None => Watch::Unneeded,
+        }
+    }
+
+    fn attend(&mut self) {
+        let mut server = self.way.data.lock();
+        let now_ns = server.shown_ns;
+        server.shard.iter_mut().for_each(|shard| shard.attend(now_ns));
+    }
+
+    fn ask(&mut self) {
+        let mut server = self.way.data.lock();
+        let now_ns = server.shown_ns;
+        if now_ns >= server.down_until_ns {
+            server.shard.iter_mut().for_each(|shard| shard.wants_question(now_ns));
+        }
+    }
+
+    fn raise(&mut self, tenant: u32, hash: KeyHash, from: u64, to: u64) -> bool {
+        self.way.data.lock().raise((tenant, hash), from, to)
+    }
+
     fn put(&mut self, key: Key<'_>, put: Put<'_>, now_ns: u64, ticket: Ticket) -> Answer<Change> {
         let mut server = self.way.data.lock();
+        let asked = Asked { ticket, ..Asked::by(self.way.asker, now_ns) };
         let now_ns = server.shows(now_ns + self.way.began_ns);
         if !server.answers_later(now_ns) {
             server.carry_out_commands(now_ns);
@@ -382,7 +503,7 @@ impl Backend for KeptBackend {
             condition: put.condition,
             version: put.version,
         };
-        server.queue(now_ns, self.way.asker, ticket, key, verb);
+        server.queue(now_ns, asked, key, verb);
         Answer::Later
     }
 

@@ -44,6 +44,7 @@ pub use clock::Reading;
 pub use control::ControlHost;
 pub use generator::{Generator, generator};
 pub use ids::{MachineId, ProcessId, StreamId};
+pub use kept::{KeptData, SLOTS};
 pub use process::{Birth, Io, Maker, Process, Remains};
 pub use round::RoundCounts;
 pub use store::StoreHost;

@@ -11,7 +11,7 @@ use store::backend::{Answer, Backend, Key, Put};
 use wire::KeyHash;
 
 /// The version of a key that never had one.
-const FIRST_VERSION: u64 = 1;
+pub const FIRST_VERSION: u64 = 1;
 
 /// A command, with those of its words that are keys.
 #[derive(Clone, Debug)]
@@ -53,6 +53,16 @@ impl WrittenKeys {
         self.0.entry(of).or_insert_with(new).changes += 1;
     }
 
+    /// The bytes of one.
+    pub fn bytes(&self, of: (u32, KeyHash)) -> Option<&[u8]> {
+        self.0.get(&of).map(|key| &key.bytes[..])
+    }
+
+    /// All of them.
+    pub fn keys(&self) -> impl Iterator<Item = (u32, KeyHash)> {
+        self.0.keys().copied()
+    }
+
     /// How often a key was written or removed.
     fn changes(&self, tenant: u32, hash: KeyHash) -> u64 {
         self.0.get(&(tenant, hash)).map_or(0, |key| key.changes)
@@ -80,11 +90,13 @@ pub struct WatchedState {
 }
 
 /// What is under a key.
-struct StoredValue {
-    value: Vec<u8>,
-    version: u64,
+pub struct StoredValue {
+    /// The value.
+    pub value: Vec<u8>,
+    /// Its version.
+    pub version: u64,
     /// How long it lives yet, in milliseconds; 0: for ever.
-    left_ms: u32,
+    pub left_ms: u32,
 }
 
 impl Redis<'_> {
@@ -233,7 +245,8 @@ impl Redis<'_> {
         b"+OK\r\n".to_vec()
     }
 
-    fn get(&mut self, key: Key<'_>) -> Option<StoredValue> {
+    /// What is under a key.
+    pub fn get(&mut self, key: Key<'_>) -> Option<StoredValue> {
         let Answer::Now(found) = self.backend.get(key, self.now_ns, 0) else { return None };
         found.map(|item| StoredValue {
             value: item.value.to_vec(),

@@ -120,17 +120,20 @@ impl StoreHost {
             let left = birth.remains.and_then(|left| left.downcast::<StoreRemains>().ok());
             let (data, journal) = match left {
                 Some(left) => (left.0, left.1),
-                None => (
-                    KeptData::new(new(), delay_ns, birth.seed),
-                    KeptJournal::new(delay_ns, birth.seed, birth.disk_fails),
-                ),
+                None => {
+                    let data = match store.data {
+                        Data::Shard(_) => KeptData::of_shard(new(), delay_ns, birth.seed),
+                        _ => KeptData::new(new(), delay_ns, birth.seed),
+                    };
+                    (data, KeptJournal::new(delay_ns, birth.seed, birth.disk_fails))
+                }
             };
             (Way::new(data, birth.world_ns), journal)
         };
         let (way, journal) = match store.data {
             Data::Own => None,
             Data::Kept => Some(kept(0)),
-            Data::Remote(delay_ns) => Some(kept(delay_ns)),
+            Data::Remote(delay_ns) | Data::Shard(delay_ns) => Some(kept(delay_ns)),
         }
         .unzip();
         let backend = match &way {
@@ -179,6 +182,11 @@ impl StoreHost {
     pub fn restart_data(&mut self, for_ns: u64, io: &Io<'_>) {
         let now_ns = self.now_ns(io);
         self.way.iter().for_each(|way| way.restart(now_ns, for_ns));
+    }
+
+    /// Its data, where that outlives it.
+    pub fn data(&self) -> Option<KeptData> {
+        self.way.clone().map(Way::into_data)
     }
 
     /// What it has counted in this life.

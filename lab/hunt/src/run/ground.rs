@@ -103,6 +103,20 @@ impl Ground for PlanRun<'_> {
                 let (tenant, change) = deed.change().context("a tenant's change")?;
                 return self.ask(|core, asked| core.change_tenant(asked, tenant, change));
             }
+            Act::MoveSlot { store, slot, takes_ms } => {
+                let now_ns = self.world.now_ns();
+                let Some(Some(data)) = self.shards.get(*store) else { return Ok(false) };
+                data.move_slot(*slot, now_ns, takes_ms * MS);
+            }
+            Act::AskPast { store } => {
+                let (now_ns, quiet_ms) = (self.world.now_ns(), self.plan.copies_gone_ms());
+                let (Some(Some(data)), Some(outsider)) =
+                    (self.shards.get(*store), &mut self.outsider)
+                else {
+                    return Ok(false);
+                };
+                return Ok(outsider.ask(*store, data, now_ns, quiet_ms * MS));
+            }
             Act::SetWall { machine, by_ms } => {
                 self.world.step_wall(self.machine(machine)?, by_ms * MS as i64);
             }
@@ -137,7 +151,14 @@ impl Ground for PlanRun<'_> {
             Act::Cut { link } => self.world.set_link(*link, true),
             Act::PutBack { process } => self.put_back(process)?,
             Act::Remake { tenant } => self.make_anew(*tenant)?,
+            Act::MoveSlot { store, slot, .. } => {
+                let now_ns = self.world.now_ns();
+                if let Some(Some(data)) = self.shards.get(*store) {
+                    data.bring_slot_back(*slot, now_ns);
+                }
+            }
             Act::Data { .. }
+            | Act::AskPast { .. }
             | Act::Rotate { .. }
             | Act::Move { .. }
             | Act::Terms { .. }
