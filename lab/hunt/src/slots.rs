@@ -10,7 +10,7 @@ use seed::rng;
 use sim::{KeptData, SLOTS};
 use wire::{Cluster, Header, Op};
 
-use crate::{Act, Deed, HuntPlan, plan::one_in};
+use crate::{Act, Clients, Deed, HuntPlan, plan::one_in};
 
 /// One plan in so many has stores before a Redis Cluster: seeds that end in 9. Others are what they
 /// were before there were any.
@@ -34,8 +34,14 @@ impl HuntPlan {
         // What others write does not change a key's version: compare-and-set by it says nothing.
         let are_asked_past = !one_in(&mut rng, 3);
         if are_asked_past {
-            self.clients.plain = 1.0;
-            self.clients.keys = self.clients.keys.min(4);
+            // And what he writes counts where many read the same few keys just then.
+            self.clients = Clients {
+                plain: 1.0,
+                keys: self.clients.keys.min(2),
+                each: self.clients.each.max(4),
+                pause_us: 1_000,
+                ..self.clients
+            };
         }
         let quiet_ms = self.copies_gone_ms();
         self.lasts_ms = self.lasts_ms.max(2 * quiet_ms + 2_000);
