@@ -525,10 +525,13 @@ impl Session {
         let Some(front) = self.unanswered.front_mut() else { return passed };
         if let ExpectedAnswer::Subscription(missing) = &mut front.expected
             && !reply.is_error()
-            && *missing > 1
         {
-            *missing -= 1;
-            return Outcome { is_wanted: reply.is_push() || !front.is_unwanted, ..passed };
+            // To Redis what confirms a subscription is a message, which no CLIENT REPLY silences.
+            front.is_unwanted = false;
+            if *missing > 1 {
+                *missing -= 1;
+                return passed;
+            }
         }
         let Some(front) = self.unanswered.pop_front() else { return passed };
         self.bars -= usize::from(front.bars);

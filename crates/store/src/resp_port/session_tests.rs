@@ -275,6 +275,19 @@ fn answers_that_a_client_does_not_want_are_awaited_all_the_same() {
 }
 
 #[test]
+fn what_confirms_a_subscription_reaches_a_client_that_wants_no_answers() {
+    let mut world = World::new();
+    world.asks("CLIENT REPLY OFF");
+    world.asks("PSUBSCRIBE a* b*");
+    assert_eq!(world.hears("*3\r\n$10\r\npsubscribe\r\n$2\r\na*\r\n:1\r\n"), PASSED);
+    assert_eq!(world.hears("*3\r\n$10\r\npsubscribe\r\n$2\r\nb*\r\n:2\r\n"), PASSED);
+    world.asks("PING");
+    assert_eq!(world.hears("*2\r\n$4\r\npong\r\n$0\r\n\r\n"), (false, false));
+    world.asks("PSUBSCRIBE c*");
+    assert_eq!(world.hears("-NOPERM no\r\n"), (false, false));
+}
+
+#[test]
 fn an_answer_of_the_ports_own_comes_in_its_turn() {
     let mut world = World::new();
     world.asks("GET a");
