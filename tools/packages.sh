@@ -41,3 +41,17 @@ unpack_whole() {
 		fail "$3 of Debian $2 could not be downloaded"
 	unpack "$1"
 }
+
+# Downloads the source of a package of a release and unpacks what its authors published into a
+# folder: FOLDER RELEASE PACKAGE. These lists are a file of their own, since few need them.
+unpack_source() {
+	rm -rf "$1" && mkdir -p "$1/lists/partial" "$1/packed" || exit 1
+	key=/usr/share/keyrings/debian-archive-keyring.gpg
+	say "deb-src [signed-by=$key] http://deb.debian.org/debian $2 main" >"$1/sources.list"
+	source_options="$apt_options -o Dir::Etc::sourcelist=$1/sources.list -o Dir::State::lists=$1/lists"
+	apt-get $source_options update -qq >&2 &&
+		(cd "$1/packed" && apt-get $source_options source --download-only -qq "$3" >&2) &&
+		tar -xf "$1/packed/$3"_*.orig.tar.* --strip-components 1 -C "$1" ||
+		fail "the source of $3 of Debian $2 could not be downloaded"
+	rm -r "$1/packed" "$1/lists" "$1/sources.list"
+}

@@ -83,7 +83,8 @@ await() {
 
 # Everything that a suite needs of a server's own options; nothing is kept on disk.
 start_server() {
-	start "$1" "$2" "$program" --port "$3" --bind 127.0.0.1 --save '' --appendonly no --enable-debug-command yes
+	start "$1" "$2" "$program" --port "$3" --bind 127.0.0.1 --save '' --appendonly no --enable-debug-command yes \
+		--enable-protected-configs yes
 	await "$3" "$2" ping
 }
 

@@ -15,6 +15,7 @@ prepare_suites() {
 		ioredis* | node-redis) need_node ;;
 		go-redis* | rueidis*) need_go ;;
 		jedis | lettuce) need_java ;;
+		redis-tcl) need_redis_tests ;;
 		programs | commands) ;;
 		*) fail "suite $suite: expected some of: $every_suite" ;;
 		esac
@@ -39,6 +40,14 @@ need_source() {
 	"$home/python/bin/pip" download -q --no-deps --no-binary :all: -d "$home/sources/packed" "$1==$2" >&2 &&
 		tar -xzf "$home"/sources/packed/*.tar.gz --strip-components 1 -C "$home/sources/$1" ||
 		fail "the source distribution of $1 $2 could not be downloaded"
+}
+
+# Redis's own tests, in Tcl.
+need_redis_tests() {
+	command -v tclsh >/dev/null || fail "suite redis-tcl: 'apt-get install tcl'"
+	[ -e "$home/sources/redis-tcl/tests/test_helper.tcl" ] && return
+	say "downloading: the source of Redis 7.0, into $home/sources" >&2
+	unpack_source "$home/sources/redis-tcl" bookworm redis
 }
 
 # Says that something is made in a folder, and makes the folder, unless what it is made from
@@ -115,6 +124,7 @@ run_suite() {
 	rueidis*) timeout "$SUITE_SECONDS" "$home/go/rueidis" ;;
 	jedis) timeout "$SUITE_SECONDS" java -cp "$home/java/classes:$home/java/libraries/*" JedisSmoke ;;
 	lettuce) timeout "$SUITE_SECONDS" java -cp "$home/java/classes:$home/java/libraries/*" LettuceSmoke ;;
+	redis-tcl) TESTS=$home/sources/redis-tcl timeout "$SUITE_SECONDS" python3 "$here/redis_tcl.py" ;;
 	programs) timeout "$SUITE_SECONDS" python3 "$here/programs.py" ;;
 	commands) timeout "$SUITE_SECONDS" python3 "$here/commands.py" ;;
 	esac
