@@ -80,16 +80,16 @@ struct Command {
 
 /// Who asks, when by his own clock, and under which number.
 #[derive(Clone, Copy)]
-struct Asked {
+struct Origin {
     asker: u64,
     at_ns: u64,
     ticket: Ticket,
 }
 
-impl Asked {
+impl Origin {
     /// Nobody waits for the answer.
-    fn by(asker: u64, at_ns: u64) -> Asked {
-        Asked { asker, at_ns, ticket: 0 }
+    fn by(asker: u64, at_ns: u64) -> Origin {
+        Origin { asker, at_ns, ticket: 0 }
     }
 }
 
@@ -131,7 +131,7 @@ impl Server {
     }
 
     /// Puts a command at the end, to be carried out after about the usual time.
-    fn queue(&mut self, now_ns: u64, asked: Asked, key: Key<'_>, mut verb: Verb) {
+    fn queue(&mut self, now_ns: u64, asked: Origin, key: Key<'_>, mut verb: Verb) {
         // Found out when it is there again: of more failures than that histories of open
         // writes grow that nobody can decide.
         let begun_ns = now_ns.max(self.down_until_ns);
@@ -384,7 +384,7 @@ impl Way {
     pub fn next_completion(&self, now_ns: u64) -> Option<Completion> {
         let mut server = self.data.lock();
         if server.shard.is_some() {
-            return server.next_told(now_ns + self.began_ns, Asked::by(self.asker, now_ns));
+            return server.next_told(now_ns + self.began_ns, Origin::by(self.asker, now_ns));
         }
         while server.queue.front()?.due_ns <= now_ns + self.began_ns {
             let command = server.queue.pop_front()?;
@@ -420,7 +420,7 @@ impl KeptBackend {
         for_grant: bool,
     ) -> Answer<T> {
         let mut server = self.way.data.lock();
-        let asked = Asked { ticket, ..Asked::by(self.way.asker, now_ns) };
+        let asked = Origin { ticket, ..Origin::by(self.way.asker, now_ns) };
         let now_ns = server.shows(now_ns + self.way.began_ns);
         server.queue(now_ns, asked, key, Verb::Get { for_grant });
         Answer::Later
@@ -434,7 +434,7 @@ impl Backend for KeptBackend {
             drop(server);
             return self.read_later(key, now_ns, ticket, false);
         }
-        let asked = Asked { ticket, ..Asked::by(self.way.asker, now_ns) };
+        let asked = Origin { ticket, ..Origin::by(self.way.asker, now_ns) };
         let now_ns = server.shows(now_ns + self.way.began_ns);
         if server.answers_later(now_ns) {
             server.queue(now_ns, asked, key, Verb::Get { for_grant: false });
@@ -490,7 +490,7 @@ impl Backend for KeptBackend {
 
     fn put(&mut self, key: Key<'_>, put: Put<'_>, now_ns: u64, ticket: Ticket) -> Answer<Change> {
         let mut server = self.way.data.lock();
-        let asked = Asked { ticket, ..Asked::by(self.way.asker, now_ns) };
+        let asked = Origin { ticket, ..Origin::by(self.way.asker, now_ns) };
         let now_ns = server.shows(now_ns + self.way.began_ns);
         if !server.answers_later(now_ns) {
             server.carry_out_commands(now_ns);

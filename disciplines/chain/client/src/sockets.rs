@@ -28,8 +28,8 @@ const BATCH: usize = 64;
 
 /// A client of one tenant whose keys chains of switches hold. Clones are the same client; when the
 /// last one is dropped the sockets close. All methods may be called concurrently, and a call that
-/// is dropped before it ends leaves nothing behind (a write may still take place). It belongs to the
-/// process that connected it: in one that was forked since, each call is refused.
+/// is dropped before it ends leaves nothing behind (a write may still take place). It belongs to
+/// the process that connected it: in one that was forked since, each call is refused.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,

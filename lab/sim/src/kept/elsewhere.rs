@@ -7,7 +7,7 @@ use store::backend::{
 };
 use wire::KeyHash;
 
-use super::{Asked, Command, KeptData, NO_KEY, REDIRECTS, Server, Shard, Verb};
+use super::{Command, KeptData, NO_KEY, Origin, REDIRECTS, Server, Shard, Verb};
 use crate::redis::{FIRST_VERSION, Redis, StoredValue};
 
 impl KeptData {
@@ -87,7 +87,7 @@ impl Server {
     }
 
     /// What the store is told next that asks now.
-    pub(super) fn next_told(&mut self, now_ns: u64, asked: Asked) -> Option<Completion> {
+    pub(super) fn next_told(&mut self, now_ns: u64, asked: Origin) -> Option<Completion> {
         let is_asked = self.shard.as_mut().is_some_and(|shard| shard.takes_question(now_ns));
         if is_asked {
             let due_ns = now_ns.max(self.shown_ns);
