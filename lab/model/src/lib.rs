@@ -9,7 +9,7 @@
 //! steps of 0.6 leases, so that a holder's lease lapses before its granter's does. What clients
 //! were told must be linearizable (stateright's `LinearizabilityTester`, against [`Register`]).
 //!
-//! [`Shelf`] is the same for copies in other stores.
+//! [`Shelf`] is the same for copies in other stores, [`Slot`] for a store before a Redis Cluster.
 //!
 //! Each part of a rule can be broken, in the C or in the store ([`BrokenRule`]); then the checker
 //! must object.
@@ -27,6 +27,7 @@ mod register;
 mod replicas;
 mod rule;
 mod server;
+mod slot;
 mod switch;
 mod world;
 
@@ -34,4 +35,5 @@ pub use bounds::{Bounds, Path};
 pub use register::{Call, Register, Return};
 pub use replicas::{Deed, Shelf, ShelfState};
 pub use rule::BrokenRule;
+pub use slot::{Slot, SlotEvent, SlotState};
 pub use world::{Action, World, WorldState};

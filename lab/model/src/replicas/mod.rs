@@ -17,7 +17,7 @@ use store::coherence::WriteId;
 use wire::Epoch;
 
 use crate::{Call, Register, Return, bounds::now_ns, message::OrderedCall};
-use holder::Holder;
+pub(crate) use holder::Holder;
 use home::Home;
 
 /// Stores that hold copies.
@@ -28,8 +28,8 @@ pub(crate) const FIRST: VersionedValue = VersionedValue { value: 0, version: 1 }
 /// A value with its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VersionedValue {
-    value: u8,
-    version: u64,
+    pub(crate) value: u8,
+    pub(crate) version: u64,
 }
 
 /// What is in flight.
