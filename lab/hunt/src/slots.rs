@@ -66,11 +66,6 @@ impl HuntPlan {
         }
     }
 
-    /// Whether somebody asks past the stores for keys that have moved.
-    pub fn asks_past_stores(&self) -> bool {
-        self.deeds.iter().any(|deed| matches!(deed.act, Act::AskPast { .. }))
-    }
-
     /// How long after a slot has left no copy is served that is of before, in milliseconds: a
     /// lease, whatever clocks say.
     pub(crate) fn copies_gone_ms(&self) -> u64 {

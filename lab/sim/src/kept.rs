@@ -411,29 +411,11 @@ impl KeptBackend {
         let value = vec![];
         KeptBackend { way, value }
     }
-
-    fn read_later<T>(
-        &self,
-        key: Key<'_>,
-        now_ns: u64,
-        ticket: Ticket,
-        for_grant: bool,
-    ) -> Answer<T> {
-        let mut server = self.way.data.lock();
-        let asked = Origin { ticket, ..Origin::by(self.way.asker, now_ns) };
-        let now_ns = server.shows(now_ns + self.way.began_ns);
-        server.queue(now_ns, asked, key, Verb::Get { for_grant });
-        Answer::Later
-    }
 }
 
 impl Backend for KeptBackend {
     fn get(&mut self, key: Key<'_>, now_ns: u64, ticket: Ticket) -> Answer<Option<Item<&[u8]>>> {
         let mut server = self.way.data.lock();
-        if server.shard.is_some() {
-            drop(server);
-            return self.read_later(key, now_ns, ticket, false);
-        }
         let asked = Origin { ticket, ..Origin::by(self.way.asker, now_ns) };
         let now_ns = server.shows(now_ns + self.way.began_ns);
         if server.answers_later(now_ns) {
@@ -457,10 +439,14 @@ impl Backend for KeptBackend {
         now_ns: u64,
         ticket: Ticket,
     ) -> Answer<Option<Item<&[u8]>>> {
-        match self.watch() {
-            Watch::Tracked => self.read_later(key, now_ns, ticket, true),
-            Watch::Unneeded | Watch::Impossible => self.get(key, now_ns, ticket),
+        if self.watch() != Watch::Tracked {
+            return self.get(key, now_ns, ticket);
         }
+        let mut server = self.way.data.lock();
+        let asked = Origin { ticket, ..Origin::by(self.way.asker, now_ns) };
+        let now_ns = server.shows(now_ns + self.way.began_ns);
+        server.queue(now_ns, asked, key, Verb::Get { for_grant: true });
+        Answer::Later
     }
 
     fn watch(&self) -> Watch {

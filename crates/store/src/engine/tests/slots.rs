@@ -8,9 +8,9 @@ use crate::{
     coherence::Watch,
 };
 
-/// Whether a switch is granted what the backend has read like this, where it is to tell of changes
-/// or need not.
-fn is_granted(watch: Watch, outcome: fn(Item<Vec<u8>>) -> ReadOutcome) -> bool {
+/// A store whose backend is to tell of changes, or need not, and is being asked for a grant of a
+/// key.
+fn asked_for_grant(watch: Watch) -> (Store, RemoteBackend) {
     let mut store = Store::new();
     let backend = RemoteBackend::new(watch);
     store.engine.facts.backend = Box::new(backend.clone());
@@ -23,6 +23,13 @@ fn is_granted(watch: Watch, outcome: fn(Item<Vec<u8>>) -> ReadOutcome) -> bool {
         ..Header::new(Op::FetchRequest)
     };
     store.hand_in(fetch, b"k");
+    (store, backend)
+}
+
+/// Whether a switch is granted what the backend has read like this, where it is to tell of changes
+/// or need not.
+fn is_granted(watch: Watch, outcome: fn(Item<Vec<u8>>) -> ReadOutcome) -> bool {
+    let (mut store, backend) = asked_for_grant(watch);
     let item = Item { value: b"v".to_vec(), version: 5, expiry_ms: 0 };
     let found = Completion::Get(backend.take_read(), outcome(item));
     store.engine.complete(found, LATER_NS, &mut store.out);
@@ -51,19 +58,8 @@ fn untold(item: Item<Vec<u8>>) -> ReadOutcome {
 /// answers as a server that does not tell of changes. The values that clients are told then, and
 /// once the backend has answered the next question with another value.
 fn told_to_those_who_joined() -> [Vec<Vec<u8>>; 2] {
-    let mut store = Store::new();
-    let backend = RemoteBackend::new(Watch::Tracked);
-    store.engine.facts.backend = Box::new(backend.clone());
-    store.lease().expect("a lease");
-    store.engine.facts.outside.watches(Watch::Tracked);
+    let (mut store, backend) = asked_for_grant(Watch::Tracked);
     store.engine.facts.outside.seen(LATER_NS);
-    let fetch = Header {
-        tenant: KEYED,
-        epoch: Epoch::new(1, 10),
-        flags: Flags::GRANT,
-        ..Header::new(Op::FetchRequest)
-    };
-    store.hand_in(fetch, b"k");
     for request in 1..=2 {
         store.hand_in(Header { tenant: KEYED, request, ..Header::new(Op::ReadRequest) }, b"k");
     }
