@@ -131,6 +131,12 @@ const CONNECTIONS: &[&str] = &[
     "watch",
 ];
 
+/// Whether a command of this name, in lower case, may write what it names, also where its server
+/// does not flag it so.
+pub(crate) fn is_known_to_write(name: &str) -> bool {
+    WRITES.contains(&name)
+}
+
 impl Class {
     /// Whether a command of this name, in whatever case, is about the connection that it comes by.
     pub fn is_of_connections(name: &[u8]) -> bool {

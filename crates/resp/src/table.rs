@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 use redis::Value;
 
 use crate::{
-    class::Class,
+    class::{Class, is_known_to_write},
     keys::{Finding, KeySpec, Search},
 };
 
@@ -207,7 +207,16 @@ fn command(row: &Value, container: Option<Class>) -> Option<Command> {
     let positions = (number(row.get(3)?)?, number(row.get(4)?)?, number(row.get(5)?)?);
     // Servers before 7.0 say neither specifications nor subcommands.
     let said = row.get(8).and_then(list);
-    let legacy = || legacy_spec(positions, is_write).into_iter().collect::<Vec<_>>();
+    let may_write = is_write || is_known_to_write(&name);
+    // They have their keys behind a number, which positions cannot say.
+    let is_script = ["eval", "evalsha"].contains(&&*name);
+    let legacy = || match is_script {
+        true => {
+            let finding = Finding::Count { at: 0, first: 1, step: 1 };
+            vec![KeySpec { search: Search::Index(2), finding, may_change: true }]
+        }
+        false => legacy_spec(positions, may_write).into_iter().collect(),
+    };
     let (keys, is_unsaid) = match said {
         Some(specs) => {
             let is_vague = |spec: &Value| {
@@ -217,7 +226,7 @@ fn command(row: &Value, container: Option<Class>) -> Option<Command> {
             };
             (specs.iter().filter_map(key_spec).collect(), specs.iter().any(is_vague))
         }
-        None => (legacy(), has("movablekeys")),
+        None => (legacy(), has("movablekeys") && !is_script),
     };
     let own = Class::of(&name, is_write, !keys.is_empty() || positions.0 > 0 || is_unsaid);
     let class = match container {
@@ -236,7 +245,7 @@ fn command(row: &Value, container: Option<Class>) -> Option<Command> {
     });
     let subcommands = subcommands.collect();
     let is_blocking = has("blocking");
-    let keys_are_unsaid = is_unsaid && is_write;
+    let keys_are_unsaid = is_unsaid && may_write;
     Some(Command {
         name,
         arity,
