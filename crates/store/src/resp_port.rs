@@ -18,9 +18,10 @@ pub mod session;
 use std::{io, net::SocketAddr, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
 use anyhow::Context;
+use socket2::{SockRef, TcpKeepalive};
 use tls::{Acceptor, ServerFiles};
 use tokio::{
-    net::{TcpListener, UnixListener},
+    net::{TcpListener, TcpStream, UnixListener},
     task::JoinSet,
 };
 
@@ -34,6 +35,8 @@ use known_commands::KnownCommands;
 const CLIENTS: usize = 10_000;
 /// What Redis says then.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
+/// A client that says nothing for so long is asked whether it is there, as by a Redis.
+const ABSENT_AFTER: Duration = Duration::from_secs(300);
 /// Pause after a failure to accept: out of descriptors, most likely.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
@@ -136,6 +139,14 @@ impl RespPort {
     }
 }
 
+/// Has a client's connection end, too, if its host has vanished: it may wait for what is others', as
+/// a blocking command does.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let asks = TcpKeepalive::new().with_time(ABSENT_AFTER).with_interval(ABSENT_AFTER / 3);
+    SockRef::from(stream).set_tcp_keepalive(&asks)
+}
+
 impl Listener {
     fn bind(address: &RespAddress, acceptor: Option<&Acceptor>) -> anyhow::Result<Listener> {
         let tcp = |address: &SocketAddr| {
@@ -168,7 +179,7 @@ impl Listener {
                 match &self {
                     Listener::Tcp(listener) => {
                         let (stream, _) = listener.accept().await?;
-                        stream.set_nodelay(true)?;
+                        prepare(&stream)?;
                         if is_full {
                             let _ = stream.try_write(TOO_MANY);
                             return Ok(());
@@ -178,7 +189,7 @@ impl Listener {
                     }
                     Listener::Tls(listener, acceptor) => {
                         let (stream, peer) = listener.accept().await?;
-                        stream.set_nodelay(true)?;
+                        prepare(&stream)?;
                         if is_full {
                             return Ok(());
                         }

@@ -25,7 +25,8 @@ pub struct SlotMap {
     pub epoch: u64,
     /// Shards that own slots, in the order of their first slots.
     pub shards: Vec<Shard>,
-    /// Where masters are: those of the shards, and those without slots that have not failed.
+    /// Where masters are, also by their names: those of the shards, and those without slots that
+    /// have not failed.
     pub masters: Vec<NodeAddress>,
     /// Slots that a node says it is giving away or taking in, in ascending order.
     pub moving: Vec<u16>,
@@ -114,6 +115,12 @@ impl SlotMap {
         };
         masters
             .extend(nodes().filter(|node| node.is_master).filter(empty).map(|n| n.address.clone()));
+        let named = nodes().filter_map(|node| {
+            let at = masters.iter().find(|at| **at == node.address)?;
+            Some(NodeAddress { host: node.hostname.clone()?, port: at.port })
+        });
+        let named: Vec<NodeAddress> = named.collect();
+        masters.extend(named);
         masters.sort();
         masters.dedup();
         Ok(SlotMap { epoch: epochs.max().unwrap_or(0), shards, masters, moving, owners })

@@ -60,7 +60,7 @@ use follow::Follower;
 use link::Link;
 use master_search::{Guide, MasterSearch};
 use notices::Notices;
-use other_nodes::OtherNodes;
+use other_nodes::{OtherNodes, untell};
 use pipeline::{Faults, Way, carry_out};
 pub(crate) use redirect::{Redirect, is_elsewhere, put_off};
 use refusals::Refusals;
@@ -174,6 +174,15 @@ impl Redis {
         if let Some(why) = self.search.moved().await {
             self.over.get_or_insert(why);
             self.search.leave();
+        }
+        // Who was the master may not have heard that it is none of the slot any more, and answers:
+        // it tells nobody what is written at the other.
+        if let Some(follower) = self.search.follower() {
+            for (command, outcome) in commands.iter().zip(outcomes) {
+                if follower.is_away(&command.name) {
+                    untell(command, outcome);
+                }
+            }
         }
         if self.search.take_lost()
             && let Some(notices) = &self.notices

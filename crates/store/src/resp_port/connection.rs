@@ -333,6 +333,11 @@ impl Connection {
                 table = self.state.commands.table();
                 command = table.find_of(words);
             }
+            let name = words.get(0).unwrap_or_default();
+            let is_renamed = command.is_none() && {
+                let knows = self.state.upstream.knows_command(name);
+                self.state.commands.may_be_renamed(name, knows).await
+            };
             let class = command.map(|command| command.class);
             if self.is_replica {
                 if !is_of_replica(words.get(0).unwrap_or_default()) {
@@ -354,7 +359,11 @@ impl Connection {
                 "hello" => words.len() > 2,
                 _ => false,
             });
-            match self.session.asked(command, words) {
+            let step = match is_renamed {
+                true => self.session.asked_renamed(),
+                false => self.session.asked(command, words),
+            };
+            match step {
                 Step::Wait => break,
                 Step::Answered => {}
                 Step::BecomesReplica => {
@@ -362,7 +371,12 @@ impl Connection {
                     self.master.output.add(request.bytes);
                 }
                 Step::Send => {
-                    let may_write = command.is_none_or(|command| command.has_flag("write"));
+                    // Scripts and messages are not flagged as writes, and are none that may be
+                    // repeated.
+                    let may_write = command.is_none_or(|command| {
+                        matches!(command.class, Class::Write | Class::WholeDatabase)
+                            || ["write", "pubsub"].iter().any(|flag| command.has_flag(flag))
+                    });
                     let keeps = is_cluster || class == Some(Class::Connection);
                     self.session.keeps(may_write, keeps.then_some(request.bytes));
                     match batch.is_empty() {

@@ -4,6 +4,7 @@
 //! still does not answer it at all.
 
 use std::{
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -12,6 +13,8 @@ use resp::CommandTable;
 
 /// For so long the commands that Redis has are taken to be what they were, if one is unknown.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Names of which it is remembered whether Redis knows them.
+const NAMES: usize = 256;
 
 /// The commands, and when they were asked for.
 #[derive(Default)]
@@ -19,6 +22,8 @@ pub(super) struct KnownCommands {
     told: Mutex<ToldCommands>,
     /// Whoever asks for them; others wait.
     asking: tokio::sync::Mutex<()>,
+    /// Names that are none of theirs: when Redis was asked for each, and whether it knows it.
+    others: Mutex<HashMap<Vec<u8>, (Instant, bool)>>,
 }
 
 #[derive(Default)]
@@ -67,6 +72,29 @@ impl KnownCommands {
     /// Whether they may be others by now.
     pub fn may_be_others(&self) -> bool {
         self.told().asked.is_none_or(|asked| asked.elapsed() > ASK_AGAIN)
+    }
+
+    /// Whether Redis may carry out a command of a name that is none of theirs, as one that its
+    /// operator has renamed: COMMAND lists that under the name that it had. It is asked by `ask`,
+    /// unless it was just now; and what it does not answer it may know.
+    pub async fn may_be_renamed(
+        &self,
+        name: &[u8],
+        ask: impl Future<Output = anyhow::Result<bool>>,
+    ) -> bool {
+        let others = || self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = others().get(name).copied();
+        if let Some((_, known)) = told.filter(|(asked, _)| asked.elapsed() <= ASK_AGAIN) {
+            return known;
+        }
+        let asked = Instant::now();
+        let Ok(known) = ask.await else { return true };
+        let mut others = others();
+        if others.len() >= NAMES {
+            others.clear();
+        }
+        others.insert(name.into(), (asked, known));
+        known
     }
 
     /// Has them asked for by `ask`.

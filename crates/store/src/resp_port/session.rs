@@ -221,6 +221,21 @@ impl Session {
         }
     }
 
+    /// A client's command that the server has under another name than it tells: it may change
+    /// anything.
+    pub fn asked_renamed(&mut self) -> Step {
+        if self.bars > 0 {
+            return Step::Wait;
+        }
+        let wanted = HoldRequest { names: vec![], everything: true };
+        if let Some(queued) = &mut self.in_multi {
+            queued.everything = true;
+            self.sent(ExpectedAnswer::Plain);
+            return Step::Send;
+        }
+        self.held(wanted)
+    }
+
     fn write(&mut self, command: &Command, words: Words<'_>) -> Step {
         let mut wanted = HoldRequest::default();
         self.add_keys(command, words, &mut wanted);

@@ -175,6 +175,19 @@ fn everything_is_held_for_what_may_change_everything() {
 }
 
 #[test]
+fn everything_is_held_for_a_command_that_was_renamed() {
+    let everything = || Step::Hold(HoldRequest { names: vec![], everything: true });
+    let mut world = World::new();
+    assert_eq!(world.session.asked_renamed(), everything());
+    assert_eq!(world.asks("MULTI"), Step::Send);
+    assert_eq!(world.session.asked_renamed(), Step::Wait, "MULTI is not answered yet");
+    assert_eq!(world.hears("+OK\r\n"), PASSED);
+    assert_eq!(world.session.asked_renamed(), Step::Send);
+    assert_eq!(world.hears("+QUEUED\r\n"), PASSED);
+    assert_eq!(world.asks("EXEC"), everything());
+}
+
+#[test]
 fn nothing_is_held_behind_a_command_that_waits_for_others() {
     let mut world = World::new();
     assert_eq!(world.asks("BLPOP l 0"), Step::Send);

@@ -38,6 +38,8 @@ pub struct ClusterNode {
     pub id: String,
     /// Where it is.
     pub address: NodeAddress,
+    /// What it is called, if it was given a name: MOVED and ASK may name it so.
+    pub hostname: Option<String>,
     /// Whether it is a master.
     pub is_master: bool,
     /// Whether others take it to have failed.
@@ -83,11 +85,13 @@ impl NodeView {
             if is("noaddr") || is("handshake") {
                 continue;
             }
-            // IP:PORT@CPORT, and what later versions add behind a comma.
-            let at = at.split(['@', ',']).next().unwrap_or_default();
+            // IP:PORT@CPORT, the name behind a comma, and what later versions add.
+            let mut parts = at.split(',');
+            let at = parts.next().and_then(|at| at.split('@').next()).unwrap_or_default();
             let mut node = ClusterNode {
                 id: id.to_string(),
                 address: NodeAddress::parse(at, host).ok_or_else(wrong)?,
+                hostname: parts.next().filter(|name| !name.is_empty()).map(str::to_string),
                 is_master: is("master"),
                 is_failed: is("fail"),
                 master: Some(master.to_string()).filter(|master| master != "-"),
@@ -132,6 +136,8 @@ mod tests {
         assert_eq!(view.myself, "67ed");
         let at: Vec<String> = view.nodes.iter().map(|node| node.address.to_string()).collect();
         assert_eq!(at, ["127.0.0.1:30004", "redis2:30002", "[::1]:30006"]);
+        let names: Vec<_> = view.nodes.iter().map(|node| node.hostname.as_deref()).collect();
+        assert_eq!(names, [Some("host4"), None, None]);
         assert_eq!(view.nodes[0].master.as_deref(), Some("e7d1"));
         assert_eq!(
             (view.nodes[1].slots.as_slice(), view.nodes[1].moving.as_slice()),

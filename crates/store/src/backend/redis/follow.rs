@@ -110,6 +110,11 @@ impl Follower {
         Some(format!("the Redis Cluster has this store's slots at {}", master.addr()))
     }
 
+    /// Whether another shard has the key's slot, by the newest map.
+    pub fn is_away(&self, key: &[u8]) -> bool {
+        self.away.binary_search(&wire::cluster_slot(key)).is_ok()
+    }
+
     /// Whether slots have gone to other shards since this was asked last: whatever is granted of
     /// them may have been changed there.
     pub fn take_lost(&mut self) -> bool {
@@ -209,6 +214,12 @@ mod tests {
         follower.believe(map(3, "0-5", "6-16383")).unwrap();
         assert_eq!((port(&follower), follower.away.len()), ("h:1".into(), 4));
         assert!(follower.take_lost() && !follower.take_lost());
+        let key = |slot| {
+            let mut keys = (0..).map(|number: u32| number.to_string());
+            keys.find(|key| wire::cluster_slot(key.as_bytes()) == slot).unwrap()
+        };
+        let is_away = |slot| follower.is_away(key(slot).as_bytes());
+        assert_eq!([5, 6, 9].map(is_away), [false, true, true]);
         assert!(follower.believe(map(2, "0-9", "10-16383")).is_err());
         follower.believe(map(3, "0-7", "8-16383")).unwrap();
         assert!(!follower.take_lost(), "some came back");

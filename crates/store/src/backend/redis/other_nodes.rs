@@ -122,7 +122,9 @@ impl OtherNodes {
                 if faults.over.is_some() {
                     self.give_up(&to.at);
                 }
-                return commands.iter().zip(outcomes).map(untold).collect();
+                let mut outcomes = outcomes;
+                commands.iter().zip(&mut outcomes).for_each(|(of, it)| untell(of, it));
+                return outcomes;
             }
             Ok(Err(error)) => format!("{error:#}"),
             Err(_) => format!("no answer within {patience:?}"),
@@ -207,13 +209,14 @@ impl OtherNodes {
     }
 }
 
-/// What such a node has answered: it will not tell if others change what was read for a grant.
-fn untold((command, outcome): (&Command, Outcome)) -> Outcome {
-    match (&command.verb, outcome) {
-        (Verb::Get { track: true, .. }, Outcome::Value { value, expiry_ms }) => {
-            Outcome::Untold(Some((value, expiry_ms)))
+/// What was answered by a node that will not tell if others change what was read for a grant.
+pub(super) fn untell(command: &Command, outcome: &mut Outcome) {
+    let Verb::Get { track: true, .. } = command.verb else { return };
+    match outcome {
+        Outcome::Value { value, expiry_ms } => {
+            *outcome = Outcome::Untold(Some((std::mem::take(value), *expiry_ms)));
         }
-        (Verb::Get { track: true, .. }, Outcome::Absent) => Outcome::Untold(None),
-        (_, outcome) => outcome,
+        Outcome::Absent => *outcome = Outcome::Untold(None),
+        _ => {}
     }
 }

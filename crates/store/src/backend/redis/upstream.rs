@@ -21,6 +21,9 @@ use super::{
 };
 use crate::slot_map::NodeAddress;
 
+/// How long it may take until a node that others name is on the map of the cluster, which is read
+/// every second.
+const KNOWN_WITHIN: Duration = Duration::from_secs(3);
 /// From one attempt to have a connection ended to the next.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -76,9 +79,16 @@ impl Upstream {
         self.dial.connector.is_some()
     }
 
-    /// Waits until a node of the Redis Cluster is none of its masters.
+    /// Waits until a node of the Redis Cluster is none of its masters. One that has just come may
+    /// be named before it is on the map.
     pub async fn ceases(&self, at: &NodeAddress) {
         let Some(mut masters) = self.masters.clone() else { return std::future::pending().await };
+        let is_known = masters.wait_for(|masters| masters.contains(at));
+        match timeout(KNOWN_WITHIN, is_known).await.map(|known| known.is_ok()) {
+            Err(_) => return,
+            Ok(true) => {}
+            Ok(false) => return std::future::pending().await,
+        }
         if masters.wait_for(|masters| !masters.contains(at)).await.is_err() {
             std::future::pending().await
         }
@@ -140,6 +150,21 @@ impl Upstream {
             Ok(CommandTable::of(&answer)?)
         };
         timeout(self.within, ask).await.context("COMMAND: no answer")?
+    }
+
+    /// Whether it knows a command by this name, whatever COMMAND calls it.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn knows_command(&self, name: &[u8]) -> anyhow::Result<bool> {
+        let ask = async {
+            let (mut connection, _carries) = self.connect().await?;
+            let mut info = redis::cmd("COMMAND");
+            info.arg("INFO").arg(name);
+            let answer: Vec<Value> = info.query_async(&mut connection).await?;
+            Ok(answer.iter().any(|row| *row != Value::Nil))
+        };
+        timeout(self.within, ask).await.context("COMMAND INFO: no answer")?
     }
 
     /// Has a connection to the server there ended on which something was asked that has not been

@@ -23,7 +23,7 @@ use wire::{Flags, Op};
 use super::support::{
     self, PATIENCE, StoreThread,
     others::{Outsider, Switch},
-    servers::{Process, redis},
+    servers::{Process, redis, redis_with},
 };
 use rows::{NOT_SENT, ROWS};
 
@@ -53,6 +53,24 @@ fn a_write_is_answered_when_its_keys_copy_has_gone() {
     switch.loses(b"k", "SET by the RESP port");
     assert_eq!(client.answer(), "+OK\r\n");
     assert_eq!(switch.copy(b"k"), b"after");
+}
+
+/// COMMAND tells of a command by the name that it had before its operator gave it another.
+#[test]
+fn a_command_that_was_renamed_is_carried_out_when_copies_have_gone() {
+    let server = redis_with(&["--rename-command", "SET", "put"]);
+    let store = StoreThread::start(config(&server));
+    let mut client = client(&store);
+    assert_eq!(client.command("put k before"), "+OK\r\n");
+    let mut switch = Switch::to(store.address);
+    assert_eq!(switch.copy(b"k"), b"before");
+    client.send("PUT k after");
+    switch.loses(b"k", "PUT by the RESP port");
+    assert_eq!(client.answer(), "+OK\r\n");
+    assert_eq!(switch.copy(b"k"), b"after");
+    // What Redis does not know it does not carry out.
+    assert!(client.command("nosuch k").starts_with("-ERR unknown command"));
+    assert_eq!(switch.fetch(b"k").1, b"after");
 }
 
 /// It takes Redis milliseconds to say what commands it has.
