@@ -226,7 +226,11 @@ fn start_twemproxy(lab: &mut Lab, client: &str, redis: &str) -> anyhow::Result<b
     Ok(true)
 }
 
-fn listens(lab: &Lab, client: &str, port: u16) -> anyhow::Result<()> {
+/// Waits until something at `client` takes connections at this port.
+///
+/// # Errors
+/// Nothing does within ten seconds.
+pub fn listens(lab: &Lab, client: &str, port: u16) -> anyhow::Result<()> {
     namespace::within(&lab.namespace(client), || {
         interrupt::wait_for("a server", Duration::from_secs(10), || {
             Ok(TcpStream::connect(("127.0.0.1", port)).ok().map(drop))

@@ -1,5 +1,6 @@
 //! What is taken where nothing is asked: how often a process that has nothing to do is woken, and
-//! the gateway's memory for connections on which nothing is said.
+//! the gateway's memory for connections on which nothing is said. Then, on the same rack, its memory
+//! for [copies](kept).
 
 use std::{fs, net::TcpStream, time::Duration};
 
@@ -14,7 +15,7 @@ use plan::{
 };
 
 use crate::{
-    Options,
+    Options, kept,
     report::{Report, Side, Target::AtMost},
     status,
 };
@@ -141,7 +142,7 @@ fn connect(gateway: i32) -> anyhow::Result<f64> {
 /// No privilege, or a process that does not start.
 pub fn measure(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> anyhow::Result<()> {
     let mut keys: Vec<&str> = WAKEUPS.iter().map(|(_, key)| *key).collect();
-    keys.push(BYTES);
+    keys.extend([BYTES, kept::MEMORY]);
     if !options.wants(&keys) {
         return Ok(());
     }
@@ -157,5 +158,6 @@ pub fn measure(options: &Options, report: &mut Report, say: &impl Fn(&str)) -> a
     let bytes = namespace::within(&lab.namespace(&plan::client(1)), || connect(pids[0]))?;
     let sides = [Side::new("bytes", &[bytes]), Side::new("a connection", &[1.0])];
     report.ratio(BYTES, AtMost(MOST_BYTES), "", sides);
-    Ok(())
+    say("keeping copies of values of all lengths");
+    kept::measure(report, &mut lab, &plan::client(1), &plan::server(1))
 }

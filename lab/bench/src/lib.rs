@@ -14,6 +14,7 @@ mod host;
 mod hostile;
 mod idle;
 mod items;
+mod kept;
 pub mod kernel;
 mod local;
 mod packet;
