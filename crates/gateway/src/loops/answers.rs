@@ -149,7 +149,7 @@ impl EventLoop {
                     }
                 }
                 Waiter::Begin { place, number } if scanned.is_some() => {
-                    self.begun(place, number, piece);
+                    self.begun(place, number, piece, is_error);
                 }
                 Waiter::Begin { .. } => {}
                 Waiter::Nobody if is_error => {
@@ -158,11 +158,14 @@ impl EventLoop {
                     tracing::debug!("{name} answers {words:?} to a new connection");
                 }
                 Waiter::Nobody => {}
+                // Redis would make a note of it each time (ACL LOG).
+                Waiter::Life if is_error => self.upstreams[at].is_mute = true,
+                Waiter::Life => {}
                 Waiter::Login if is_error => return self.not_let_in(at, piece),
                 Waiter::Login if scanned.is_some() => self.let_in(at),
                 Waiter::Login => {}
                 Waiter::Right { user, store } if scanned.is_some() => {
-                    self.hear_right(user, store, piece);
+                    self.hear_right((user, store), pending.asked, piece, is_error);
                 }
                 Waiter::Right { .. } => {}
                 Waiter::Check(question) => {

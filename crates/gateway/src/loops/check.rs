@@ -20,6 +20,7 @@ use super::{
     commands::Commands,
     speaker::Speaker,
     upstream::{PendingCommand, Question, Waiter},
+    upstreams::direct_lane,
     words::encode,
 };
 use crate::shared::ToldCommands;
@@ -30,14 +31,15 @@ const HOLDS: Duration = Duration::from_secs(1);
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 impl EventLoop {
-    /// By which way reads of a store's keys go that no switch answers, for a client who speaks so.
-    pub(super) fn read_way(&mut self, store: usize, speaker: Speaker) -> Way {
+    /// By which way commands go that touch no copy of a store's keys, and that no switch answers, of
+    /// a client who speaks so.
+    pub(super) fn direct_way(&mut self, store: usize, speaker: Speaker, writes: bool) -> Way {
         self.users.count_read(speaker.user);
         let Some(direct) = self.stores[store].direct else { return Way::Store };
         if !self.users.is_asked_for(speaker.user) {
             return Way::Store;
         }
-        let at = self.common(direct, speaker, 0);
+        let at = self.common(direct, speaker, direct_lane(writes));
         self.revive(at);
         if self.stores[store].run_id.is_none() {
             let at = self.common(store, speaker, 0);

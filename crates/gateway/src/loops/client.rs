@@ -77,6 +77,8 @@ struct Slot {
     done: bool,
     /// Something of it has come.
     heard: bool,
+    /// Bytes of its command.
+    asked: usize,
     bytes: Vec<u8>,
     /// What answers nothing and comes behind it.
     pushes: Vec<u8>,
@@ -85,7 +87,7 @@ struct Slot {
 impl Slot {
     fn new(way: Way, key: u64) -> Slot {
         let (writes, done, heard) = (false, false, false);
-        Slot { way, key, writes, done, heard, bytes: vec![], pushes: vec![] }
+        Slot { way, key, writes, done, heard, asked: 0, bytes: vec![], pushes: vec![] }
     }
 }
 
@@ -111,6 +113,8 @@ pub(super) struct Ties {
     pub database: bool,
     /// A user of whom only its own connection knows.
     pub user: bool,
+    /// It has asked who has what its connection has written (WAIT).
+    pub waits: bool,
     /// Nothing of what it sends is looked at any more.
     pub raw: bool,
 }
@@ -118,7 +122,13 @@ pub(super) struct Ties {
 impl Ties {
     /// Whether there is any.
     pub fn any(self) -> bool {
-        self.transaction || self.watches || self.database || self.user || self.raw
+        let Ties { transaction, watches, database, user, waits, raw, .. } = self;
+        transaction || watches || database || user || waits || raw
+    }
+
+    /// What is left of them once a transaction is over.
+    pub fn after_transaction(self) -> Ties {
+        Ties { transaction: false, unplaced: false, refused: false, watches: false, ..self }
     }
 }
 
@@ -150,6 +160,10 @@ pub(super) struct Client {
     under_way: [u32; WAYS],
     /// Those of them at the store that may change something.
     writes: u32,
+    /// It has written by connections that clients share, and not by its own since.
+    pub wrote_beside_own: bool,
+    /// Bytes of the commands whose answers are to come.
+    pub asked_bytes: usize,
     /// Bytes in slots.
     stashed: usize,
     /// Which of the connections that clients share its commands go by.
@@ -197,6 +211,8 @@ impl Client {
             first: 0,
             under_way: [0; WAYS],
             writes: 0,
+            wrote_beside_own: false,
+            asked_bytes: 0,
             stashed: 0,
             lane: 0,
             then: None,
@@ -283,8 +299,17 @@ impl Client {
     pub fn place(&mut self, way: Way, key: u64, writes: bool) -> u64 {
         self.under_way[way as usize] += 1;
         self.writes += u32::from(writes && way == Way::Store);
+        self.wrote_beside_own |= writes && matches!(way, Way::Store | Way::Direct);
         self.slots.push_back(Slot { writes, ..Slot::new(way, key) });
         self.first + self.slots.len() as u64 - 1
+    }
+
+    /// The command of the last answer that is to come has so many bytes.
+    pub fn asked(&mut self, bytes: usize) {
+        if let Some(slot) = self.slots.back_mut().filter(|slot| !slot.done) {
+            slot.asked = bytes;
+            self.asked_bytes += bytes;
+        }
     }
 
     /// An answer that is still to come will come by another way.
@@ -344,6 +369,7 @@ impl Client {
         slot.heard = true;
         if ends {
             slot.done = true;
+            self.asked_bytes -= slot.asked;
             self.under_way[slot.way as usize] -= 1;
             self.writes -= u32::from(slot.writes && slot.way == Way::Store);
         }

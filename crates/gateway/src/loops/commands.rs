@@ -28,6 +28,8 @@ pub(super) enum Act {
     Unwatch,
     /// Waits, or is about the connection itself, which must be the client's own.
     Own,
+    /// Waits until others have what the connection has written.
+    Wait,
     /// Leaves a state behind in which answers and commands do not belong together.
     Raw,
     Client,
@@ -78,8 +80,8 @@ const SPECIAL: &[(&str, Act)] = &[
     // They take as long as somebody else does.
     ("debug", Act::Own),
     ("migrate", Act::Own),
-    ("wait", Act::Own),
-    ("waitaof", Act::Own),
+    ("wait", Act::Wait),
+    ("waitaof", Act::Wait),
     // With DEBUG it changes what its connection is, which the store refuses.
     ("script", Act::Store),
 ];
@@ -124,8 +126,11 @@ impl Commands {
             let new = Command { act, local, row: stats.row(&command.name), writes };
             by_name.entry(command.name.as_bytes().into()).or_insert(new);
         }
-        let unknown = Command { act: Act::Store, local: None, row: OTHERS, writes: true };
-        let known = |name: &[u8]| by_name.get(name).copied().unwrap_or(unknown);
+        let known = |name: &[u8]| {
+            let act = if table.is_empty() { act_untold(name) } else { Act::Store };
+            let unknown = Command { act, local: None, row: OTHERS, writes: true };
+            by_name.get(name).copied().unwrap_or(unknown)
+        };
         let (get, set) = (known(b"get"), known(b"set"));
         Commands { by_name, table, get, set }
     }
@@ -182,14 +187,19 @@ impl Commands {
     }
 
     /// What the gateway does with a command of this name, in whatever case. One that it does not
-    /// know may do anything.
+    /// know may do anything; and while no server has said what it has, wait for ever, or make of its
+    /// connection one by which nobody else can be answered.
     pub fn find(&self, name: &[u8]) -> Command {
         match name {
             b"GET" | b"get" => return self.get,
             b"SET" | b"set" => return self.set,
             _ => {}
         }
-        let unknown = Command { act: Act::Store, local: None, row: OTHERS, writes: true };
+        let act = match self.are_known() {
+            true => Act::Store,
+            false => act_untold(name),
+        };
+        let unknown = Command { act, local: None, row: OTHERS, writes: true };
         if name.len() > MAX_NAME {
             return unknown;
         }
@@ -199,6 +209,11 @@ impl Commands {
         lower.make_ascii_lowercase();
         self.by_name.get(&*lower).copied().unwrap_or(unknown)
     }
+}
+
+/// How a command goes of which no server has said what it does: by the client's own connection.
+fn act_untold(name: &[u8]) -> Act {
+    if Class::is_of_connections(name) { Act::Raw } else { Act::Own }
 }
 
 /// How a command goes about which the gateway has nothing of its own to do, and whether it may
@@ -270,10 +285,20 @@ mod tests {
             let found = commands.find(name.as_bytes());
             assert_eq!((found.act, found.writes), (act, writes), "{name}");
         }
-        // Before a server has said anything, everything is the store's.
+        // Before a server has said anything, no command may stand before those of others.
         let commands = Commands::new(Arc::default(), &stats);
         assert!(!commands.are_known());
-        let acts = ["GET", "set", "llen", "MULTI"].map(|name| commands.find(name.as_bytes()).act);
-        assert_eq!(acts, [Act::Get, Act::Store, Act::Store, Act::Multi]);
+        let rows = [
+            ("GET", Act::Get),
+            ("set", Act::Own),
+            ("BLPOP", Act::Own),
+            ("a name that is longer than any that there is", Act::Own),
+            ("MULTI", Act::Multi),
+            ("Subscribe", Act::Raw),
+            ("monitor", Act::Raw),
+        ];
+        for (name, act) in rows {
+            assert_eq!(commands.find(name.as_bytes()).act, act, "{name}");
+        }
     }
 }

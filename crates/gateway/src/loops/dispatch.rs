@@ -22,6 +22,10 @@ use crate::info;
 
 /// A client is not read while so many bytes of it wait for its own connection to take them.
 const RAW_AHEAD: usize = 256 << 10;
+/// Bytes of commands that a client may have under way: beyond them it waits for answers. Until a
+/// server has taken them they lie here.
+const ASKED_BYTES: usize = 1 << 20;
+
 /// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
@@ -77,6 +81,11 @@ impl EventLoop {
             client.input = input;
         }
         let Some(client) = self.clients.get_mut(at) else { return };
+        // One who has gone waits for what may never come, whatever else it has sent.
+        let is_gone = client.waits && client.stream.is_over();
+        if is_gone && client.blocks && client.under_way(Way::Own) > 0 {
+            return self.close(at);
+        }
         if client.waits || client.ended || client.is_ready {
             return self.touch_client(at);
         }
@@ -234,7 +243,9 @@ impl EventLoop {
         }
         let command = self.commands.find(said.word(0).unwrap_or_default());
         let Some(client) = self.clients.get_mut(at) else { return false };
-        if client.then.is_some() || client.waiting() >= self.shared.limits.pipeline {
+        let waiting = client.waiting();
+        let is_ahead = waiting > 0 && client.asked_bytes > ASKED_BYTES;
+        if client.then.is_some() || waiting >= self.shared.limits.pipeline || is_ahead {
             client.waits = true;
             return false;
         }
@@ -242,6 +253,9 @@ impl EventLoop {
             None => self.dispatch(at, command, said),
             Some(_) => self.dispatch_string(at, said),
         };
+        if let Some(client) = self.clients.get_mut(at).filter(|client| client.waiting() > waiting) {
+            client.asked(said.bytes.len());
+        }
         match next {
             Next::Wait => {
                 if let Some(client) = self.clients.get_mut(at) {
@@ -295,6 +309,11 @@ impl EventLoop {
                 false => self.as_cluster(at, said),
             };
         }
+        if command.act == Act::Wait
+            && let Some(next) = self.wait(at, said)
+        {
+            return next;
+        }
         let has_several = self.stores.len() > 1 || self.owners.have_slots();
         if has_several && let Some(next) = self.dispatch_tracking(at, command, said) {
             return next;
@@ -312,7 +331,7 @@ impl EventLoop {
             Act::Get if said.words.len() == 2 => self.read(at, command, said),
             Act::Info if said.is(1, "gateway") => self.info(at),
             Act::Get | Act::Plain | Act::Info => {
-                let way = self.upstream_way(at, 0);
+                let way = self.upstream_way(at, 0, command.writes);
                 self.by(at, way, 0, command, said, 0)
             }
             Act::Store | Act::Exec | Act::Unwatch => self.by(at, Way::Store, 0, command, said, 0),
@@ -334,7 +353,7 @@ impl EventLoop {
             }
             Act::Client => self.client_command(at, command, said),
             Act::Auth => self.auth(at, command, said),
-            Act::Multi | Act::Watch | Act::Own | Act::Raw | Act::Select => {
+            Act::Multi | Act::Watch | Act::Own | Act::Wait | Act::Raw | Act::Select => {
                 self.by_own(at, command, said)
             }
         }
@@ -353,7 +372,7 @@ impl EventLoop {
         // The store knows the value of such a key, or is asking for it: Redis need not be asked by
         // each gateway that has no copy.
         let hot = self.goes_by_network(key, miss == kit::Miss::AtStore);
-        let upstream = self.upstream_way(at, store);
+        let upstream = self.upstream_way(at, store, false);
         let client = &mut self.clients[at];
         if client.writes() > 0 {
             return self.by(at, Way::Store, store, command, said, key);
@@ -381,9 +400,9 @@ impl EventLoop {
         Next::On
     }
 
-    /// By which way a command goes that touches no copy: the way of those that are under way, which
-    /// keeps them in order.
-    pub(super) fn upstream_way(&mut self, at: usize, store: usize) -> Way {
+    /// By which way a command goes that touches no copy, and `writes` something else or does not: the
+    /// way of those that are under way, which keeps them in order.
+    pub(super) fn upstream_way(&mut self, at: usize, store: usize, writes: bool) -> Way {
         let client = &self.clients[at];
         if client.under_way(Way::Store) > 0 || client.tracking.is_some() {
             Way::Store
@@ -391,7 +410,7 @@ impl EventLoop {
             Way::Direct
         } else {
             let speaker = client.speaker();
-            self.read_way(store, speaker)
+            self.direct_way(store, speaker, writes)
         }
     }
 
@@ -434,7 +453,7 @@ impl EventLoop {
         let (number, speaker) = (client.number, client.speaker());
         let target = self.target_of(way, store);
         if is_first {
-            self.clients[at].lane = self.choose_lane(way, speaker);
+            self.clients[at].lane = self.choose_lane(way, speaker, command.writes);
         }
         let upstream = match self.tracked(at, store) {
             Some(own) => own,
@@ -598,7 +617,8 @@ impl EventLoop {
                 return;
             }
             match client.stream.read(scratch) {
-                Ok(Some(0)) | Err(_) => return self.close(at),
+                Ok(Some(0)) => return self.end_raw(at),
+                Err(_) => return self.close(at),
                 Ok(None) if client.stream.readable => return self.make_ready(at),
                 Ok(None) => return,
                 Ok(Some(len)) => {

@@ -217,6 +217,8 @@ pub(crate) struct EventLoop {
     parser: RequestParser,
     /// Words of a command that are keys.
     keys: Vec<KeyWord>,
+    /// When connections that are silent were looked for last.
+    looked_at: Instant,
     /// When the round began.
     now: Instant,
     /// A time, on the clock of leases, when what is being carried out had come already: a copy
@@ -297,6 +299,7 @@ impl EventLoop {
             answer: vec![],
             parser: RequestParser::default(),
             keys: vec![],
+            looked_at: Instant::now(),
             now: Instant::now(),
             read_ns: 0,
             next_number: 1,
@@ -435,7 +438,7 @@ impl EventLoop {
                 if let Some(client) = self.clients.get_mut(at) {
                     client.ended = true;
                     if client.ties.raw {
-                        self.close(at);
+                        self.end_raw(at);
                         continue;
                     }
                 }
@@ -493,6 +496,9 @@ impl EventLoop {
             let Some(stream) = &mut upstream.stream else { continue };
             if let Err(error) = stream.flush() {
                 self.upstream_lost(at, &error.to_string());
+            } else if upstream.ends && upstream.held.is_none() && stream.waiting() == 0 {
+                stream.end();
+                upstream.ends = false;
             } else if let Some((owner, _)) = self.upstreams[at].owner
                 && self.clients.get(owner).is_some_and(|client| client.ties.raw && client.waits)
             {
@@ -513,6 +519,19 @@ impl EventLoop {
         }
     }
 
+    /// A client whose commands nobody looks at says nothing more. Nor does its own connection, once
+    /// what it has sent has left: the server carries that out, and closes it.
+    fn end_raw(&mut self, at: usize) {
+        let Some(client) = self.clients.get_mut(at) else { return };
+        client.ended = true;
+        let own = client.own;
+        match own.and_then(|own| self.upstreams.get_mut(own)) {
+            Some(upstream) if upstream.stream.is_some() => upstream.ends = true,
+            _ => return self.close(at),
+        }
+        own.into_iter().for_each(|own| self.touch_upstream(own));
+    }
+
     /// After something has left: ends a connection that is done, counts what it holds.
     fn settle(&mut self, at: usize) {
         let Some(client) = self.clients.get_mut(at) else { return };
@@ -520,7 +539,8 @@ impl EventLoop {
             client.rest();
             // What is left of its input cannot become a command if nothing holds it up.
             let is_held_up = !client.input.is_empty() && (client.waits || client.is_ready);
-            if client.closing || client.ended && !is_held_up {
+            // A raw connection ends when its server has carried out what was sent last.
+            if client.closing || client.ended && !is_held_up && !client.ties.raw {
                 client.stream.end();
                 return self.close(at);
             }

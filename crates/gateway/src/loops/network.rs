@@ -104,7 +104,7 @@ impl EventLoop {
         }
         let speaker = client.speaker();
         let store = self.owners.port_of(name);
-        let way = self.read_way(store, speaker);
+        let way = self.direct_way(store, speaker, false);
         let client = &mut self.clients[place];
         client.reroute(answer, way);
         let lane = if way == Way::Store { client.lane } else { 0 };

@@ -6,9 +6,9 @@
 
 use super::{
     EventLoop,
-    client::Transition,
+    client::{Transition, Way},
     commands::{Act, Command},
-    dispatch::CommandText,
+    dispatch::{CommandText, Next},
     hello::Hello,
     speaker::NOBODY,
     upstream::{Kind, Upstream, Waiter},
@@ -24,7 +24,6 @@ impl EventLoop {
         command: Command,
         said: CommandText<'_>,
     ) -> bool {
-        use super::client::Way;
         let client = &mut self.clients[at];
         let raw = is_raw(command, said);
         let alone = client.waiting() as u32 == client.under_way(Way::Own);
@@ -38,14 +37,15 @@ impl EventLoop {
         let number = client.number;
         match command.act {
             Act::Multi => client.ties.transaction = true,
-            Act::Exec => {
-                client.ties.transaction = false;
-                client.ties.refused = false;
-                client.ties.watches = false;
-            }
+            // With more words it is an error, and the transaction goes on.
+            Act::Exec if said.words.len() == 1 => client.ties = client.ties.after_transaction(),
             Act::Watch => client.ties.watches = true,
             Act::Unwatch if !client.ties.transaction => client.ties.watches = false,
-            Act::Select => client.ties.database = said.word(1) != Some(b"0"),
+            // What is queued may be given up.
+            Act::Select => {
+                let is_first = said.words.len() == 2 && said.word(1) == Some(b"0");
+                client.ties.database = client.ties.transaction || !is_first;
+            }
             // What is queued is not answered yet: only this connection will know the user.
             Act::Auth | Act::Hello if client.ties.transaction => client.ties.user = true,
             Act::Auth => {
@@ -75,12 +75,45 @@ impl EventLoop {
             self.make_ready(at);
             return true;
         }
-        self.clients[at].blocks = command.act == Act::Own;
+        let client = &mut self.clients[at];
+        client.blocks = matches!(command.act, Act::Own | Act::Wait);
+        if command.writes && !client.ties.transaction {
+            client.wrote_beside_own = false;
+        }
         let answer = self.clients[at].place(Way::Own, 0, command.writes);
         let waiter = Waiter::Client { place: at, number, answer };
         let pending = self.pending(waiter, command);
         self.ask(own, said.bytes, pending);
+        // It was refused at once, and what follows does not belong to anything.
+        if self.upstreams.get(own).is_none_or(|own| own.stream.is_none())
+            && let Some(client) = self.clients.get_mut(at)
+            && client.ties.any()
+        {
+            client.closing = true;
+            self.touch_client(at);
+        }
         true
+    }
+
+    /// WAIT counts replicas that have what its own connection has written last: from now on that is
+    /// what the client writes. Of what it has written by connections that clients share nobody can
+    /// tell, and so no replica is said to have it. `None`: its own connection answers.
+    pub(super) fn wait(&mut self, at: usize, said: CommandText<'_>) -> Option<Next> {
+        if self.stores.len() > 1 {
+            let line = b"-ERR WAIT: not where keys are in several stores\r\n";
+            return Some(self.refuse_command(at, line));
+        }
+        let client = &mut self.clients[at];
+        if client.waiting() as u32 > client.under_way(Way::Own) {
+            return Some(Next::Wait);
+        }
+        client.ties.waits = true;
+        if !client.wrote_beside_own || client.ties.transaction || said.words.len() < 3 {
+            return None;
+        }
+        client.answer(if said.is(0, "wait") { b":0\r\n" } else { b"*2\r\n:0\r\n:0\r\n" });
+        self.touch_client(at);
+        Some(Next::On)
     }
 
     /// RESET and QUIT: nothing ties the client any more, and a connection of its own goes. Whether

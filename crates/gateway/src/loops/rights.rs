@@ -3,7 +3,7 @@
 //!
 //! Redis is asked, by a connection of that user, for the value of the key that has no bytes: no
 //! pattern of keys has it, so only who may read all keys may read this one. It is asked again while
-//! reads go by the network. What it has said counts until it says something else.
+//! reads go by the network, and what it has said counts for a while.
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,9 @@ use super::{
 
 /// How often Redis is asked.
 const ASKED_EVERY: Duration = Duration::from_millis(500);
+/// For how long what it says counts from when it was asked: of whoever has read nothing since it is
+/// not known. More than a second, which is how often a network that did not answer is tried.
+const HOLDS: Duration = Duration::from_secs(2);
 
 impl EventLoop {
     /// Whether whoever speaks so may read every key of a store, as far as that is known.
@@ -24,7 +27,7 @@ impl EventLoop {
             return false;
         }
         let (now, reads) = (self.now, self.users.get(speaker.user).reads(store));
-        let granted = reads.granted;
+        let granted = reads.granted.is_some_and(|asked| now < asked + HOLDS);
         if reads.asked.is_none_or(|asked: Instant| now >= asked + ASKED_EVERY) {
             reads.asked = Some(now);
             let mut bytes = vec![];
@@ -37,14 +40,52 @@ impl EventLoop {
         granted
     }
 
-    /// What Redis says: it begins so.
-    pub(super) fn hear_right(&mut self, user: u32, store: usize, said: &[u8]) {
+    /// What Redis says to the question of then: its last bytes, which are all of an error unless it
+    /// came in pieces.
+    pub(super) fn hear_right(
+        &mut self,
+        (user, store): (u32, usize),
+        asked: Instant,
+        said: &[u8],
+        is_error: bool,
+    ) {
         let reads = self.users.get(user).reads(store);
-        if said.starts_with(b"-NOPERM") || said.starts_with(b"-NOAUTH") {
-            reads.granted = false;
-        } else if !said.starts_with(b"-") || said.starts_with(b"-WRONGTYPE") {
-            reads.granted = true;
+        reads.granted = match says(said, is_error) {
+            Some(may) => may.then_some(asked),
+            None => reads.granted,
+        };
+    }
+}
+
+/// Whether an answer says that its user may read every key; `None`: it is about something else.
+fn says(said: &[u8], is_error: bool) -> Option<bool> {
+    let is = |code: &[u8]| said.starts_with(code);
+    match is_error {
+        true if is(b"-WRONGTYPE ") => Some(true),
+        true if is(b"-") && !is(b"-NOPERM ") && !is(b"-NOAUTH ") => None,
+        // It is that, or the end of an error whose beginning nobody knows any more.
+        true => Some(false),
+        false => Some(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::says;
+
+    #[test]
+    fn only_what_permits_it_is_a_permission() {
+        let rows: [(&str, bool, Option<bool>); 7] = [
+            ("$-1\r\n", false, Some(true)),
+            ("-WRONGTYPE Operation against a key\r\n", true, Some(true)),
+            ("-NOPERM this user has no permissions\r\n", true, Some(false)),
+            ("-NOAUTH Authentication required.\r\n", true, Some(false)),
+            ("-LOADING Redis is loading\r\n", true, None),
+            ("PERM this user has no permissions\r\n", true, Some(false)),
+            ("\n", true, Some(false)),
+        ];
+        for (said, is_error, expected) in rows {
+            assert_eq!(says(said.as_bytes(), is_error), expected, "{said:?}");
         }
-        // Whatever else an error is about, it is not this.
     }
 }

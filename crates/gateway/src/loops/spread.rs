@@ -23,6 +23,7 @@ use super::{
 const CROSSING: &[u8] = b"-CROSSSLOT Keys in request don't hash to the same slot\r\n";
 const UNKNOWN: &[u8] =
     b"-TRYAGAIN nothing was done: no store's Redis has told where keys stand in commands (COMMAND)\r\n";
+const NOT_BEGUN: &[u8] = b"-TRYAGAIN nothing was done: the transaction has not begun\r\n";
 const ABORTED: &[u8] = b"-EXECABORT Transaction discarded because of previous errors.\r\n";
 /// Commands that are taken apart, each key with what belongs to it.
 const APART: &[&str] = &["del", "exists", "mget", "mset", "touch", "unlink"];
@@ -75,6 +76,11 @@ impl EventLoop {
         }
         if let Some(store) = self.pinned(at) {
             return store;
+        }
+        if self.owners.have_slots()
+            && let Some(channel) = channel_of_slot(words)
+        {
+            return self.store_of(channel);
         }
         match self.key_stores(words) {
             KeyStores::One(store) => store,
@@ -217,7 +223,10 @@ impl EventLoop {
         let reads_direct = matches!(command.act, Act::Get | Act::Plain | Act::Info);
         match spread {
             Err(store) => {
-                let way = if reads_direct { self.upstream_way(at, store) } else { Way::Store };
+                let way = match reads_direct {
+                    true => self.upstream_way(at, store, command.writes),
+                    false => Way::Store,
+                };
                 self.by(at, way, store, command, said, 0)
             }
             Ok(spread) => self.by_several(at, reads_direct, command, spread),
@@ -309,7 +318,8 @@ impl EventLoop {
         spread: Spread,
     ) -> Next {
         let reads_direct = reads_direct && self.clients[at].tracking.is_none();
-        let is_direct = |way: &mut EventLoop, store| way.upstream_way(at, store) == Way::Direct;
+        let is_direct =
+            |way: &mut EventLoop, store| way.upstream_way(at, store, command.writes) == Way::Direct;
         let way =
             match reads_direct && spread.parts.iter().all(|(store, _)| is_direct(self, *store)) {
                 true => Way::Direct,
@@ -323,7 +333,7 @@ impl EventLoop {
         let answer = client.place(way, 0, command.writes);
         let (number, speaker) = (client.number, client.speaker());
         if is_first {
-            self.clients[at].lane = self.choose_lane(way, speaker);
+            self.clients[at].lane = self.choose_lane(way, speaker, command.writes);
         }
         let lane = self.clients[at].lane;
         let Spread { parts, how } = spread;
@@ -415,14 +425,16 @@ impl EventLoop {
     }
 
     /// What a store says to a transaction that begins there. One that it does not begin is none.
-    pub(super) fn begun(&mut self, place: usize, number: u64, line: &[u8]) {
+    /// Of an error that came in pieces the line is the last.
+    pub(super) fn begun(&mut self, place: usize, number: u64, line: &[u8], is_error: bool) {
         let Some(client) = self.clients.get_mut(place) else { return };
         if client.number != number {
             return;
         }
         client.then = None;
-        if super::joint::is_error(line) {
-            client.answer(line);
+        if is_error {
+            let is_whole = line.starts_with(b"-");
+            client.answer(if is_whole { line } else { NOT_BEGUN });
             client.closing = true;
             return self.touch_client(place);
         }
@@ -434,7 +446,8 @@ impl EventLoop {
         if self.clients[at].waiting() > 0 {
             return Next::Wait;
         }
-        let ties = std::mem::take(&mut self.clients[at].ties);
+        let ties = self.clients[at].ties;
+        self.clients[at].ties = ties.after_transaction();
         if let Some(own) = self.clients[at].own.filter(|_| !ties.unplaced) {
             self.say(own, &[b"DISCARD"]);
         }
@@ -487,6 +500,13 @@ impl EventLoop {
         }
         !bytes.is_empty()
     }
+}
+
+/// The first channel of a command that subscribes to those which have slots as keys do, or ends
+/// that.
+pub(super) fn channel_of_slot<'a>(words: Words<'a>) -> Option<&'a [u8]> {
+    let is = |name: &[u8]| words.get(0).is_some_and(|word| word.eq_ignore_ascii_case(name));
+    if is(b"ssubscribe") || is(b"sunsubscribe") { words.get(1) } else { None }
 }
 
 /// Whether a command subscribes to channels, or ends that.

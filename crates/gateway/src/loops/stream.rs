@@ -27,7 +27,10 @@ const UNSENT_BYTES: u32 = 64 << 10;
 /// A peer that takes nothing for so long is gone: its host, or the way there. One that is only slow
 /// acknowledges, until its own buffers are full.
 const GONE_AFTER: Duration = Duration::from_secs(10);
-/// How often a peer is asked whether it is there while nothing is said.
+/// A client that says nothing for so long is asked whether it is there, as by a Redis; three times,
+/// each after a third of that.
+const ABSENT_AFTER: Duration = Duration::from_secs(300);
+/// How often a server is asked whether it is there while nothing is said.
 const ASKED_EVERY: Duration = Duration::from_secs(15);
 
 /// Where a Redis is.
@@ -101,7 +104,12 @@ impl Stream {
     /// One that was accepted.
     pub fn accepted(socket: TcpStream, secure: Option<TlsSide>) -> Stream {
         let _ = socket.set_nodelay(true);
-        let _ = SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES);
+        let system = SockRef::from(&socket);
+        let _ = system.set_tcp_notsent_lowat(UNSENT_BYTES);
+        // One whose host has vanished may wait for what is others', as a blocking command does.
+        let _ = system.set_tcp_keepalive(
+            &TcpKeepalive::new().with_time(ABSENT_AFTER).with_interval(ABSENT_AFTER / 3),
+        );
         let secure = secure.map(Box::new);
         Stream { secure, ..Stream::new(Socket::Tcp(socket), true) }
     }
@@ -224,6 +232,11 @@ impl Stream {
     pub fn may_read(&mut self, is_over: bool) {
         self.readable = true;
         self.is_over |= is_over;
+    }
+
+    /// Whether the other end has closed it, and what came before may be unread.
+    pub fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// Whether bytes wait to be sealed.

@@ -11,7 +11,7 @@ use super::{
     commands::{Act, Command},
     dispatch::{CommandText, Next},
     joint::Join,
-    spread::{Spread, is_subscription},
+    spread::{Spread, channel_of_slot, is_subscription},
     tracked_connections::{CachingChoice, TrackedConnections},
     upstream::{Kind, PendingCommand, Upstream, Waiter},
     words::encode,
@@ -145,14 +145,7 @@ impl EventLoop {
         if self.clients[at].waiting() > 0 {
             return Next::Wait;
         }
-        let is_of_slot = said.word(0).is_some_and(|name| {
-            name.first().is_some_and(|first| first.eq_ignore_ascii_case(&b's'))
-                && !name.eq_ignore_ascii_case(b"subscribe")
-        });
-        let store = match said.word(1) {
-            Some(channel) if is_of_slot => self.store_of(channel),
-            _ => 0,
-        };
+        let store = channel_of_slot(said.words).map_or(0, |channel| self.store_of(channel));
         let Some(own) = self.tracked(at, store) else { return Next::Wait };
         let client = &mut self.clients[at];
         let (number, answer) = (client.number, client.place(Way::Own, 0, false));

@@ -23,6 +23,8 @@ pub(super) enum Waiter {
     Begin { place: usize, number: u64 },
     /// Nobody: it was said to make the connection ready.
     Nobody,
+    /// Nobody: it was said to say something.
+    Life,
     /// The connection itself, which sends nothing else before.
     Login,
     /// The gateway itself, which wants to know whether a user may read every key of a store.
@@ -93,10 +95,14 @@ pub(super) struct Upstream {
     pub known: ServerFacts,
     /// Everything that comes is the owner's, as it is.
     pub raw: bool,
+    /// Nothing more is said by it once all has left.
+    pub ends: bool,
     /// What has come of a message for a client of several own connections.
     pub push: Vec<u8>,
     /// Whether it has something to send in this round.
     pub is_dirty: bool,
+    /// Whether its user may not say anything just to say it.
+    pub is_mute: bool,
 }
 
 impl Upstream {
@@ -113,8 +119,10 @@ impl Upstream {
             heard: now,
             known: ServerFacts::default(),
             raw: false,
+            ends: false,
             push: vec![],
             is_dirty: false,
+            is_mute: false,
         }
     }
 

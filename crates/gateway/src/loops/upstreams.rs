@@ -14,7 +14,8 @@ use super::{
     words::encode,
 };
 
-/// Connections to a store that all clients of a protocol share.
+/// Connections to a store that all clients of a protocol share: those by which reads go first, and
+/// as many by which writes do.
 const LANES: u8 = 16;
 /// A store that takes longer for a command has something to wait for.
 const USUAL: Duration = Duration::from_millis(5);
@@ -22,6 +23,10 @@ const USUAL: Duration = Duration::from_millis(5);
 const CONNECTS_WITHIN: Duration = Duration::from_secs(1);
 /// How long a server may say nothing while the gateway itself waits for an answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+/// How often connections that are kept for clients are looked at, and for how long nothing was heard
+/// by one when it is made to say something: servers close those that are silent (`timeout`), and a
+/// client that asks by another would be closed with it.
+const SILENT_FOR: Duration = Duration::from_secs(10);
 /// While a server is away, it is tried so often, and commands are refused meanwhile.
 const TRIED_EVERY: Duration = Duration::from_millis(100);
 
@@ -41,11 +46,14 @@ impl EventLoop {
     /// The connection by which a client's next command goes, when none of its own are under way:
     /// usually the first, because many commands in one write cost least; but none where somebody
     /// waits for longer than usual. What a store carries out slowly (a key whose copies have to be
-    /// called back, from a switch that does not answer) holds up what is behind it.
-    pub(super) fn choose_lane(&mut self, way: Way, speaker: Speaker) -> u8 {
+    /// called back, from a switch that does not answer) holds up what is behind it. Reads have lanes
+    /// of their own, lest they stand behind writes that all wait (CLIENT PAUSE).
+    pub(super) fn choose_lane(&mut self, way: Way, speaker: Speaker, writes: bool) -> u8 {
         if way != Way::Store {
-            return 0;
+            return direct_lane(writes);
         }
+        let mut lanes = if writes { LANES..2 * LANES } else { 0..LANES };
+        let first = lanes.start;
         let is_free = |target, lane| {
             let at = self.common.get(&Kind { target, speaker, lane });
             let oldest = at.and_then(|at| self.upstreams[*at].pending.front());
@@ -53,8 +61,8 @@ impl EventLoop {
         };
         // Where there are several stores, the next command may go to any of them.
         let stores = 0..self.stores.len();
-        let free = (0..LANES).find(|lane| stores.clone().all(|store| is_free(store, *lane)));
-        free.unwrap_or(0)
+        let free = lanes.find(|lane| stores.clone().all(|store| is_free(store, *lane)));
+        free.unwrap_or(first)
     }
 
     /// Puts a command behind those that went by this connection, in the name of a client.
@@ -142,8 +150,10 @@ impl EventLoop {
         });
         let reads = self.reads.as_ref().and_then(|reads| reads.packets.next_timer());
         let shaking = self.shaking.front().map(|(until, ..)| *until);
+        let silent = (!self.upstreams.is_empty()).then_some(self.looked_at + SILENT_FOR);
         waits
             .chain(reads)
+            .chain(silent)
             .chain(shaking)
             .chain(self.accept_again)
             .chain(self.users.next_timer())
@@ -169,11 +179,35 @@ impl EventLoop {
         for at in silent.map(|(_, at)| at).collect::<Vec<_>>() {
             self.upstream_lost(at, "it does not answer");
         }
+        if self.now >= self.looked_at + SILENT_FOR {
+            self.looked_at = self.now;
+            self.keep_alive();
+        }
         let late = self.upstreams.iter().filter(
             |(_, upstream)| matches!(upstream.phase, Phase::Connecting(until) if until <= self.now),
         );
         for at in late.map(|(at, _)| at).collect::<Vec<_>>() {
             self.upstream_lost(at, "it does not answer");
+        }
+    }
+
+    /// Has connections say something that are silent, and whose end would be that of clients.
+    fn keep_alive(&mut self) {
+        let is_kept = |upstream: &Upstream| match upstream.owner {
+            // What ties a client to it is said by it, or the client is silent itself.
+            Some((place, _)) => self.clients.get(place).is_some_and(|client| !client.ties.any()),
+            None => self.users.have_clients(upstream.kind.speaker.user),
+        };
+        let silent = self.upstreams.iter().filter(|(_, upstream)| {
+            let is_idle = upstream.pending.is_empty() && upstream.phase == Phase::Up;
+            let is_silent = self.now >= upstream.heard + SILENT_FOR;
+            is_idle && is_silent && !upstream.is_mute && is_kept(upstream)
+        });
+        for at in silent.map(|(at, _)| at).collect::<Vec<_>>() {
+            let mut bytes = vec![];
+            encode(&[b"PING"], &mut bytes);
+            let waiter = Waiter::Life;
+            self.ask(at, &bytes, PendingCommand { waiter, ..greeting(self.now) });
         }
     }
 
@@ -280,8 +314,12 @@ impl EventLoop {
                     jobs.hear_backend(number, line.as_bytes(), true);
                 }
             }
-            Waiter::Begin { place, number } => self.begun(place, number, line.as_bytes()),
-            Waiter::Nobody | Waiter::Check(_) | Waiter::Login | Waiter::Right { .. } => {}
+            Waiter::Begin { place, number } => self.begun(place, number, line.as_bytes(), true),
+            Waiter::Nobody
+            | Waiter::Life
+            | Waiter::Check(_)
+            | Waiter::Login
+            | Waiter::Right { .. } => {}
         }
     }
 
@@ -289,6 +327,11 @@ impl EventLoop {
     pub(super) fn target_of(&self, way: Way, store: usize) -> usize {
         self.stores[store].direct.filter(|_| way == Way::Direct).unwrap_or(store)
     }
+}
+
+/// Which of the two connections to a Redis a command goes by.
+pub(super) fn direct_lane(writes: bool) -> u8 {
+    u8::from(writes)
 }
 
 fn greeting(now: Instant) -> PendingCommand {

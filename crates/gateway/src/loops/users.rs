@@ -76,8 +76,9 @@ impl User {
 /// Whether a user may read every key of a store.
 #[derive(Default)]
 pub(super) struct ReadRight {
-    pub granted: bool,
-    /// When Redis was asked last.
+    /// If it may: when Redis was asked that has said so last.
+    pub granted: Option<Instant>,
+    /// When it was asked last.
     pub asked: Option<Instant>,
 }
 
@@ -128,6 +129,11 @@ impl Users {
     pub fn is_asked_for(&self, user: u32) -> bool {
         let known = self.all.get(user as usize);
         user == NOBODY || known.is_some_and(|user| user.read >= FEW_READS)
+    }
+
+    /// Whether somebody is logged in so; of all who have not logged in nobody keeps count.
+    pub fn have_clients(&self, user: u32) -> bool {
+        user != NOBODY && self.all.get(user as usize).is_some_and(|user| user.clients > 0)
     }
 
     /// One read more.

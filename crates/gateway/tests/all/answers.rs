@@ -1,5 +1,7 @@
 //! What Redis would say, and in its order.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use crate::support::{Gateway, MadeUpServer, Redis, command, config, until};
 
 /// Said to the gateway, and to a Redis beside the one behind it, one by one, on one connection.
@@ -58,6 +60,19 @@ const ALIKE: &[&str] = &[
     "GET a",
     "SET a other",
     "SELECT 0",
+    "GET a",
+    // What is queued counts if it is carried out.
+    "SELECT 1",
+    "MULTI",
+    "SELECT 0",
+    "DISCARD",
+    "SET a first",
+    "SELECT 0",
+    "GET a",
+    "MULTI",
+    "DISCARD x",
+    "GET a",
+    "EXEC",
     "GET a",
     "SELECT 99",
     "SELECT x",
@@ -244,16 +259,21 @@ fn web_pages_are_closed_without_an_answer() {
 fn another_server_is_asked_anew_what_commands_it_has() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let gateway = Gateway::start(config(&format!("redis://{}", listener.local_addr().unwrap())));
-    let servers = std::thread::spawn(move || {
-        for command in ["old", "new"] {
-            let stream = listener.accept().unwrap().0;
-            let mut server = MadeUpServer::with_command(stream, command);
-            while let Some(words) = server.next() {
-                server.answer(b"+OK\r\n");
-                if words == "leave" {
-                    break;
+    let has_left = std::sync::Arc::new(AtomicBool::new(false));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (stream, has_left) = (stream.unwrap(), has_left.clone());
+            std::thread::spawn(move || {
+                let command = if has_left.load(Relaxed) { "new" } else { "old" };
+                let mut server = MadeUpServer::with_command(stream, command);
+                while let Some(words) = server.next() {
+                    has_left.fetch_or(words == "leave", Relaxed);
+                    server.answer(b"+OK\r\n");
+                    if words == "leave" {
+                        return;
+                    }
                 }
-            }
+            });
         }
     });
     let mut client = gateway.speak();
@@ -265,8 +285,6 @@ fn another_server_is_asked_anew_what_commands_it_has() {
     while !known("new") {
         client.ask("new");
     }
-    drop(gateway);
-    servers.join().unwrap();
 }
 
 /// What was sent and the end of it may come together.
@@ -281,6 +299,57 @@ fn who_has_said_all_is_answered_and_let_go() {
         assert_eq!([client.answer(), client.answer()], ["+PONG\r\n", ""]);
     }
     until("all have gone", || gateway.counter("connected_clients") == 1);
+}
+
+/// It waits for no answer, so it does not stay until there is none to come.
+#[test]
+fn what_somebody_said_who_wants_no_answers_is_carried_out() {
+    let redis = Redis::start(&[]);
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut others = redis.speak();
+    for number in 0..20 {
+        let mut said = command("CLIENT REPLY OFF");
+        said.extend(command(&format!("SET filler {}", "x".repeat(1000))).repeat(100));
+        said.extend(command(&format!("SET last {number}")));
+        gateway.speak().say(&said);
+        let expected = format!("\r\n{number}\r\n");
+        until("the last is carried out", || others.ask("GET last").ends_with(&expected));
+    }
+    until("all have gone", || gateway.counter("connected_clients") == 1);
+}
+
+#[test]
+fn who_has_gone_takes_nothing_that_others_wait_for() {
+    let redis = Redis::start(&[]);
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut others = redis.speak();
+    let mut client = gateway.speak();
+    // More than the one command that waits.
+    client.say(&[command("BLPOP queue 0"), command("GET a")].concat());
+    until("it waits", || others.ask("INFO clients").contains("blocked_clients:1"));
+    drop(client);
+    until("it is gone", || others.ask("INFO clients").contains("blocked_clients:0"));
+    assert_eq!(others.ask("RPUSH queue job"), ":1\r\n");
+    assert_eq!(others.ask("LLEN queue"), ":1\r\n");
+}
+
+/// A replica that stands still has nothing of what is written now, whichever way that went.
+#[test]
+fn a_write_counts_as_replicated_when_it_is() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let redis = Redis::start(&["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+    let replica = Redis::start(&["--replicaof", "127.0.0.1", &port.to_string()]);
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut client = gateway.speak();
+    until("there is a replica", || redis.speak().ask("INFO replication").contains("state=online"));
+    replica.stands_still();
+    for number in 0..3 {
+        assert_eq!(client.ask(&format!("SET a {number}")), "+OK\r\n");
+        assert_eq!(client.ask("WAIT 1 50"), ":0\r\n", "{number}");
+    }
+    replica.goes_on();
+    assert_eq!(client.ask("SET a last"), "+OK\r\n");
+    assert_eq!(client.ask("WAIT 1 0"), ":1\r\n");
 }
 
 #[test]

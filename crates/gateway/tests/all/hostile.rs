@@ -6,7 +6,7 @@ use std::{
     net::TcpStream,
 };
 
-use crate::support::{Gateway, MadeUpServer, PATIENCE, Redis, command, config, of_words};
+use crate::support::{Gateway, MadeUpServer, PATIENCE, Redis, command, config, of_words, until};
 
 /// Sends as much of this as the other side takes.
 fn stuff(stream: &mut TcpStream, bytes: &[u8]) {
@@ -187,6 +187,9 @@ fn a_lost_answer_of_a_write_is_in_doubt_and_of_a_read_is_not() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let gateway = Gateway::start(config(&format!("redis://{}", listener.local_addr().unwrap())));
     let server = std::thread::spawn(move || {
+        // By the first it is asked what it has.
+        let mut asked = MadeUpServer::new(listener.accept().unwrap().0);
+        std::thread::spawn(move || asked.next());
         let mut server = MadeUpServer::new(listener.accept().unwrap().0);
         assert_eq!(server.next().unwrap(), "SET a 1");
         assert_eq!(server.next().unwrap(), "GET a");
@@ -266,6 +269,55 @@ fn a_command_that_the_store_carries_out_slowly_does_not_stop_others() {
         }
     }
     panic!("everybody waits for one command");
+}
+
+/// As those of a Redis that is told to pause writes.
+#[test]
+fn writes_that_all_wait_do_not_stop_reads() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let gateway = Gateway::start(config(&format!("redis://{}", listener.local_addr().unwrap())));
+    std::thread::spawn(move || stuck_once(listener));
+    assert_eq!(gateway.speak().ask("GET a"), "+PONG\r\n");
+    // As many as there are connections for, each behind those that wait already.
+    let before = gateway.counter("total_commands_processed");
+    let slow: Vec<_> = (0..40)
+        .map(|number| {
+            let mut slow = gateway.speak();
+            slow.say(&command("SET slow 1"));
+            // The counter's own question is one.
+            until("it is taken", || gateway.counter("total_commands_processed") > before + number);
+            let began = std::time::Instant::now();
+            while began.elapsed() < std::time::Duration::from_millis(6) {}
+            slow
+        })
+        .collect();
+    assert_eq!(gateway.speak().ask("GET a"), "+PONG\r\n");
+    drop(slow);
+}
+
+/// They are left where their client has them.
+#[test]
+fn of_commands_that_a_server_does_not_take_few_are_read() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let gateway = Gateway::start(config(&format!("redis://{}", listener.local_addr().unwrap())));
+    std::thread::spawn(move || {
+        let mut streams: Vec<_> = vec![];
+        for stream in listener.incoming() {
+            // It says what it has, and then nothing.
+            let mut server = MadeUpServer::new(stream.unwrap());
+            streams.push(std::thread::spawn(move || {
+                server.next();
+                std::thread::park();
+            }));
+        }
+    });
+    let value = vec![b'x'; 256 << 10];
+    let commands = of_words(&[b"SET", b"k", &value]).repeat(200);
+    let mut stream = TcpStream::connect(gateway.address).unwrap();
+    stuff(&mut stream, &commands);
+    // Whatever more it reads of them it has read when it has answered so often.
+    let read = (0..1000).map(|_| gateway.counter("total_net_input_bytes")).max();
+    assert!(read < Some(4 << 20), "{read:?} bytes were read");
 }
 
 #[test]

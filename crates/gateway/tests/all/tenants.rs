@@ -63,6 +63,13 @@ fn commands_reach_the_tenant_s_keys_alone() {
     for (line, answer) in rows {
         assert_eq!(client.ask(line), answer, "{line}");
     }
+    // Nor is one that is given up the end of another database.
+    for line in ["SELECT 1", "MULTI", "KEYS *", "EXEC"] {
+        client.ask(line);
+    }
+    assert_eq!(client.ask("GET a"), "$-1\r\n");
+    assert_eq!(client.ask("SELECT 0"), "+OK\r\n");
+    assert_eq!(client.ask("GET a"), "$1\r\n2\r\n");
     for line in [
         "KEYS *",
         "SCAN 0",

@@ -44,7 +44,7 @@ fn clients_of_a_user_share_connections_of_that_user() {
         assert_eq!(client.ask("ACL WHOAMI"), "$3\r\nada\r\n");
         assert_eq!(client.ask("INCR n").as_bytes()[0], b':');
     }
-    assert_eq!(connections(&redis, "ada"), 1);
+    assert_eq!(connections(&redis, "ada"), 2, "one for reads, one for writes");
     // By RESP3 too, with the name that it gave itself.
     let mut third = gateway.speak();
     let hello = third.ask("HELLO 3 AUTH ada secret SETNAME third");
@@ -209,6 +209,30 @@ fn who_has_not_logged_in_where_that_is_needed_reads_nothing() {
         gateway.counter("network_reads") > read
     });
     assert!(stranger.ask("GET app:1").starts_with("-NOAUTH "));
+}
+
+/// Nobody knows which commands wait, and which make another thing of their connection.
+#[test]
+fn where_commands_are_not_told_nobody_waits_for_those_of_others() {
+    let redis = Redis::start(&[]);
+    redis.speak().ask("ACL SETUSER default -command");
+    let gateway = Gateway::start(config(&redis.url()));
+    for protocol in ["2", "3"] {
+        let mut clients = [(); 3].map(|()| gateway.speak());
+        for client in &mut clients {
+            assert!(!client.ask(&format!("HELLO {protocol}")).starts_with('-'));
+        }
+        let [mut listener, mut blocked, mut client] = clients;
+        assert!(listener.ask("SUBSCRIBE news").contains("subscribe"));
+        blocked.say(&command("BLPOP queue 0"));
+        until("it waits", || redis.speak().ask("INFO clients").contains("blocked_clients:1"));
+        assert_eq!(client.ask("SET a 1"), "+OK\r\n");
+        assert_eq!(client.ask("GET a"), "$1\r\n1\r\n");
+        assert_eq!(client.ask("PUBLISH news today"), ":1\r\n");
+        assert!(listener.answer().contains("today"));
+        assert_eq!(client.ask("RPUSH queue job"), ":1\r\n");
+        assert!(blocked.answer().contains("job"));
+    }
 }
 
 /// Redis notes what somebody asked who may not.
