@@ -29,6 +29,7 @@ mod eviction;
 mod follow;
 mod link;
 mod master_search;
+mod masters;
 mod notices;
 mod other_nodes;
 mod pipeline;
@@ -197,7 +198,7 @@ impl Redis {
     /// Tells if nothing that has failed can still take place.
     fn settle(&mut self) {
         let follower = self.search.follower();
-        let counts = |at: &_| follower.is_some_and(|follower| follower.has_master(at));
+        let counts = |at: &_| follower.is_some_and(|follower| follower.may_count(at));
         if self.former.are_over(counts)
             && let Some(notices) = &self.notices
         {
@@ -245,6 +246,21 @@ impl Redis {
     }
 }
 
+/// What was read has less left to live by now: so long later.
+fn age(outcomes: &mut [Outcome], later_ns: u64) {
+    let later_ms = u32::try_from(later_ns.div_ceil(1_000_000)).unwrap_or(u32::MAX);
+    for outcome in outcomes {
+        let (Outcome::Value { expiry_ms, .. } | Outcome::Untold(Some((_, expiry_ms)))) = outcome
+        else {
+            continue;
+        };
+        // 0 is what does not end.
+        if *expiry_ms > 0 {
+            *expiry_ms = expiry_ms.saturating_sub(later_ms).max(1);
+        }
+    }
+}
+
 impl Protocol for Redis {
     async fn connect(&mut self) -> anyhow::Result<()> {
         if self.link.is_none() {
@@ -272,6 +288,7 @@ impl Protocol for Redis {
         let how = Way { tracks: link.untracked.is_none(), asking: false };
         self.eviction.mark(&mut link.connection, commands).await?;
         let mut outcomes = carry_out(&mut link.connection, commands, how, &mut faults).await?;
+        let read_ns = boot_ns();
         let is_due = link.is_due(boot_ns());
         self.follow(commands, &mut outcomes).await;
         let is_followed = |words: &String| self.search.follower().is_some() && is_elsewhere(words);
@@ -287,6 +304,7 @@ impl Protocol for Redis {
                 Err(error) => self.over = Some(format!("Redis at {}: {error:#}", self.search.at())),
             }
         }
+        age(&mut outcomes, boot_ns() - read_ns);
         Ok(outcomes)
     }
 
@@ -299,6 +317,9 @@ impl Protocol for Redis {
     fn disconnect(&mut self) {
         if let Some(link) = self.link.take() {
             self.former.add(self.search.at(), link.session);
+        }
+        if let Some((at, session)) = self.other_nodes.give_up_asked() {
+            self.former.add(&at, session);
         }
         self.over = None;
     }

@@ -49,7 +49,8 @@ pub(super) fn address(url: &str, password: Option<&str>) -> redis::RedisResult<C
     Ok(info.set_redis_settings(settings))
 }
 
-/// Whether a node is there.
-pub(super) fn is_there(at: &ConnectionAddr, node: &NodeAddress) -> bool {
-    matches!(at, ConnectionAddr::Tcp(host, port) if *host == node.host && *port == node.port)
+/// The node that is there; none by a Unix socket.
+pub(super) fn node_at(at: &ConnectionAddr) -> Option<NodeAddress> {
+    let ConnectionAddr::Tcp(host, port) = at else { return None };
+    Some(NodeAddress { host: host.clone(), port: *port })
 }

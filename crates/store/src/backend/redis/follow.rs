@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use redis::{ConnectionAddr, ConnectionInfo};
 use tokio::{sync::watch, task::JoinHandle};
 
-use super::{address::is_there, dial::Dial};
+use super::{address::node_at, dial::Dial, masters::Masters};
 use crate::{
     clock::boot_ns,
     slot_map::{MapReader, NodeAddress, Shard, SlotMap},
@@ -32,15 +32,15 @@ pub(super) struct Follower {
     away: Vec<u32>,
     /// Other shards have some that they did not have before.
     has_lost: bool,
-    /// Where masters are, by that map; nothing before there is one.
-    masters: watch::Sender<Vec<NodeAddress>>,
+    /// Where masters are by that map, and were; nothing before there is one.
+    masters: watch::Sender<Masters>,
 }
 
 impl Follower {
     /// Of a store with these slots, by nodes of the cluster.
     pub fn new(seeds: Vec<ConnectionInfo>, dial: Dial, own: Vec<(u32, u32)>) -> Follower {
         let reader = MapReader::new(seeds, dial);
-        let masters = watch::Sender::new(vec![]);
+        let masters = watch::Sender::new(Masters::default());
         Follower {
             reader,
             own,
@@ -54,13 +54,14 @@ impl Follower {
     }
 
     /// Where the cluster's masters are, as long as this follows it.
-    pub fn masters(&self) -> watch::Receiver<Vec<NodeAddress>> {
+    pub fn masters(&self) -> watch::Receiver<Masters> {
         self.masters.subscribe()
     }
 
-    /// Whether a master of the cluster is there.
-    pub fn has_master(&self, at: &ConnectionAddr) -> bool {
-        self.masters.borrow().iter().any(|master| is_there(at, master))
+    /// Whether data of a node there may count: it is a master, or on no map yet.
+    pub fn may_count(&self, at: &ConnectionAddr) -> bool {
+        let masters = self.masters.borrow();
+        node_at(at).is_none_or(|at| !masters.had(&at))
     }
 
     /// How a node is connected to.
@@ -142,12 +143,7 @@ impl Follower {
         }
         self.has_lost |= away.iter().any(|slot| self.away.binary_search(slot).is_err());
         self.away = away;
-        let masters = map.masters.clone();
-        self.masters.send_if_modified(|known| {
-            let is_new = *known != masters;
-            *known = masters;
-            is_new
-        });
+        self.masters.send_if_modified(|masters| masters.become_those(&map.masters));
         self.map = Some(map);
         Ok(())
     }

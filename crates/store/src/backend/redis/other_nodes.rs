@@ -52,12 +52,21 @@ enum Contact {
 /// All such nodes.
 pub(super) struct OtherNodes {
     nodes: HashMap<NodeAddress, Contact>,
+    /// The one that is being asked.
+    asked: Option<(NodeAddress, ConnectionAddr)>,
     dial: Arc<Dial>,
 }
 
 impl OtherNodes {
     pub fn new(dial: Dial) -> OtherNodes {
-        OtherNodes { nodes: HashMap::new(), dial: Arc::new(dial) }
+        OtherNodes { nodes: HashMap::new(), asked: None, dial: Arc::new(dial) }
+    }
+
+    /// A batch was given up half-way: so is the connection to the node that was being asked. Where
+    /// that is, and what it knew the connection as.
+    pub fn give_up_asked(&mut self) -> Option<(ConnectionAddr, Option<Session>)> {
+        let (node, at) = self.asked.take()?;
+        Some((at, self.give_up(&node)?))
     }
 
     /// Has other nodes carry out the commands that the one at `from` has sent on, and puts what
@@ -94,8 +103,22 @@ impl OtherNodes {
         }
     }
 
-    /// Has a node carry out commands, in order.
+    /// Has a node carry out commands, in order. Given up half-way, it leaves behind which node that
+    /// was.
     async fn ask(
+        &mut self,
+        to: &Redirect,
+        info: ConnectionInfo,
+        commands: &[Command],
+        former: &mut FormerSessions,
+    ) -> Vec<Outcome> {
+        self.asked = Some((to.at.clone(), info.addr().clone()));
+        let outcomes = self.ask_one(to, info, commands, former).await;
+        self.asked = None;
+        outcomes
+    }
+
+    async fn ask_one(
         &mut self,
         to: &Redirect,
         info: ConnectionInfo,
@@ -218,5 +241,52 @@ pub(super) fn untell(command: &Command, outcome: &mut Outcome) {
         }
         Outcome::Absent => *outcome = Outcome::Untold(None),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::backend::{redis::addresses, remote::OnlyIf};
+
+    /// What it was asked it may still carry out.
+    #[tokio::test]
+    async fn a_node_is_given_up_with_the_batch_that_asked_it() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let info = addresses(&[format!("redis://127.0.0.1:{port}")], None).unwrap().remove(0);
+        let to = Redirect { at: NodeAddress { host: "127.0.0.1".into(), port }, asking: false };
+        let mut nodes = OtherNodes::new(Dial { connector: None, within: Duration::from_secs(360) });
+        let mut former = FormerSessions::default();
+        let verb = Verb::Delete { only_if: OnlyIf::Always };
+        let command = Command { ticket: 1, tenant: 0, name: b"k".into(), version: 1, verb };
+        // It says who it is, and does not answer to the command.
+        let serves = async {
+            let (mut node, _) = listener.accept().await.unwrap();
+            let mut room = [0; 4096];
+            loop {
+                let len = node.read(&mut room).await.unwrap();
+                let said = String::from_utf8_lossy(&room[..len]).into_owned();
+                if said.contains("DEL") {
+                    return node;
+                }
+                let answer = match said.contains("\r\nID\r\n") {
+                    true => ":7\r\n$11\r\nrun_id:4e5f\r\n".into(),
+                    false => "+OK\r\n".repeat(said.matches('*').count()),
+                };
+                node.write_all(answer.as_bytes()).await.unwrap();
+            }
+        };
+        let _node = tokio::select! {
+            _ = nodes.ask(&to, info, std::slice::from_ref(&command), &mut former) => panic!("it has answered"),
+            node = serves => node,
+        };
+        let known = [Value::Int(7), Value::BulkString(b"run_id:4e5f".into())];
+        let given_up = nodes.give_up_asked().map(|(_, session)| session);
+        assert_eq!(given_up, Some(Session::in_answers(&known)));
+        assert_eq!(nodes.give_up_asked(), None);
     }
 }

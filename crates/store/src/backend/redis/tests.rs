@@ -13,6 +13,15 @@ fn of_servers(given: Vec<ConnectionInfo>, notices: Option<Notices>) -> Redis {
     Redis::new(search, OtherNodes::new(dial), notices, Health::new())
 }
 
+#[test]
+fn what_was_read_a_while_ago_ends_sooner() {
+    let value = |expiry_ms| Outcome::Value { value: b"v".into(), expiry_ms };
+    let untold = |expiry_ms| Outcome::Untold(Some((b"v".into(), expiry_ms)));
+    let mut outcomes = [value(300), value(0), value(100), untold(300), Outcome::Absent];
+    age(&mut outcomes, 250_000_001);
+    assert_eq!(outcomes, [value(49), value(0), value(1), untold(49), Outcome::Absent]);
+}
+
 #[tokio::test]
 async fn what_has_not_arrived_when_the_connection_is_given_up_never_does() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

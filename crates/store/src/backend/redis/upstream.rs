@@ -1,7 +1,7 @@
 //! Connections to the master that are not the store's own: those of clients of its RESP port, what
 //! commands the master has, and the end of a connection that was given up.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use redis::{
@@ -15,8 +15,9 @@ use tokio::{
 };
 
 use super::{
-    address::is_there,
+    address::node_at,
     dial::{Dial, Reader, Writer},
+    masters::Masters,
     sessions::{FormerSessions, Session},
 };
 use crate::slot_map::NodeAddress;
@@ -43,7 +44,7 @@ pub(crate) struct Upstream {
     /// How long it has for an answer.
     within: Duration,
     /// Where all masters are, if it is a node of a Redis Cluster.
-    masters: Option<watch::Receiver<Vec<NodeAddress>>>,
+    masters: Option<watch::Receiver<Masters>>,
     is_tracked: bool,
 }
 
@@ -51,7 +52,7 @@ impl Upstream {
     pub(super) fn new(
         master: watch::Receiver<MasterPlace>,
         dial: Dial,
-        masters: Option<watch::Receiver<Vec<NodeAddress>>>,
+        masters: Option<watch::Receiver<Masters>>,
         is_tracked: bool,
     ) -> Upstream {
         let within = dial.within;
@@ -68,10 +69,11 @@ impl Upstream {
         self.masters.is_some()
     }
 
-    /// Whether a master is there, as far as that is known.
-    fn is_master(&self, at: &ConnectionAddr) -> bool {
-        let masters = self.masters.as_ref().map(watch::Receiver::borrow);
-        masters.is_none_or(|masters| masters.iter().any(|master| is_there(at, master)))
+    /// Whether a master is there, as far as that is known; for a while one that is on no map yet.
+    fn may_be_master(&self, at: &ConnectionAddr, since: Instant) -> bool {
+        let Some(masters) = self.masters.as_ref().map(watch::Receiver::borrow) else { return true };
+        let may_come = since.elapsed() < KNOWN_WITHIN;
+        node_at(at).is_none_or(|at| !masters.had(&at) && (masters.know(&at) || may_come))
     }
 
     /// Whether it is reached by TLS: what was written waits until it is flushed.
@@ -83,13 +85,13 @@ impl Upstream {
     /// be named before it is on the map.
     pub async fn ceases(&self, at: &NodeAddress) {
         let Some(mut masters) = self.masters.clone() else { return std::future::pending().await };
-        let is_known = masters.wait_for(|masters| masters.contains(at));
+        let is_known = masters.wait_for(|masters| masters.know(at));
         match timeout(KNOWN_WITHIN, is_known).await.map(|known| known.is_ok()) {
             Err(_) => return,
             Ok(true) => {}
             Ok(false) => return std::future::pending().await,
         }
-        if masters.wait_for(|masters| !masters.contains(at)).await.is_err() {
+        if masters.wait_for(|masters| masters.had(at)).await.is_err() {
             std::future::pending().await
         }
     }
@@ -176,9 +178,10 @@ impl Upstream {
             return false;
         }
         former.add(at, session);
+        let since = Instant::now();
         loop {
             // Another master has its data by now.
-            if !self.is_master(at) {
+            if !self.may_be_master(at, since) {
                 return true;
             }
             let end = async {

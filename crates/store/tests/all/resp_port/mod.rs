@@ -73,6 +73,24 @@ fn a_command_that_was_renamed_is_carried_out_when_copies_have_gone() {
     assert_eq!(switch.fetch(b"k").1, b"after");
 }
 
+/// Nobody knows what a script has done whose answer is lost, and who asked must not have it done
+/// twice.
+#[test]
+fn a_script_without_an_answer_may_have_been_carried_out() {
+    let server = redis_with(&["--lua-time-limit", "1"]);
+    let store = StoreThread::start(config(&server));
+    let (mut client, mut other) = (client(&store), Outsider::of(&server));
+    assert_eq!(client.command("PING"), "+PONG\r\n");
+    client.send("EVAL \"while true do end\" 0");
+    let deadline = Instant::now() + PATIENCE;
+    while !other.command("PING").starts_with("-BUSY ") {
+        assert!(Instant::now() < deadline, "Redis has not been asked");
+    }
+    drop(server);
+    let said = client.answer();
+    assert!(said.starts_with("-ERR outcome unknown"), "{said}");
+}
+
 /// It takes Redis milliseconds to say what commands it has.
 #[test]
 fn of_many_clients_who_come_at_once_one_has_redis_asked_for_its_commands() {
