@@ -3,7 +3,7 @@
 
 use std::{
     cell::RefCell,
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     future::{Future, poll_fn},
     net::SocketAddr,
     pin::Pin,
@@ -32,7 +32,7 @@ struct State {
     finished: BTreeMap<u64, Result<Answer, Error>>,
     watched: BTreeMap<u64, VecDeque<KeyState>>,
     /// When tasks that wait for nothing but the time want to go on.
-    alarms: Vec<u64>,
+    alarms: BTreeSet<u64>,
     spawned: Vec<Task>,
 }
 
@@ -52,7 +52,7 @@ impl Virtual {
             now_ns,
             finished: BTreeMap::new(),
             watched: BTreeMap::new(),
-            alarms: vec![],
+            alarms: BTreeSet::new(),
             spawned: vec![],
         }));
         let client = Virtual { shared };
@@ -92,7 +92,7 @@ impl Tasks {
     pub fn run(&mut self, now_ns: u64) {
         let mut shared = self.client.shared.borrow_mut();
         shared.now_ns = now_ns;
-        shared.alarms.retain(|at| *at > now_ns);
+        shared.alarms = shared.alarms.split_off(&(now_ns + 1));
         if shared.machine.next_ns().is_some_and(|at| at <= now_ns) {
             shared.machine.timer(now_ns);
         }
@@ -116,7 +116,7 @@ impl Tasks {
     /// When [`Tasks::run`] is to be called next, if nothing arrives.
     pub fn next_ns(&self) -> Option<u64> {
         let shared = self.client.shared.borrow();
-        let alarm = shared.alarms.iter().min().copied();
+        let alarm = shared.alarms.first().copied();
         alarm.into_iter().chain(shared.machine.next_ns()).min()
     }
 
@@ -200,7 +200,7 @@ impl Asks for Virtual {
         until_ns: u64,
     ) -> Result<(), Error> {
         let begun = self.begin(|machine, now_ns| machine.watch(key, now_ns));
-        self.shared.borrow_mut().alarms.push(until_ns);
+        self.shared.borrow_mut().alarms.insert(until_ns);
         poll_fn(|_| {
             let mut shared = begun.client.shared.borrow_mut();
             shared.collect();
@@ -227,7 +227,7 @@ impl Asks for Virtual {
     }
 
     async fn until(&self, at_ns: u64) {
-        self.shared.borrow_mut().alarms.push(at_ns);
+        self.shared.borrow_mut().alarms.insert(at_ns);
         poll_fn(|_| match self.now_ns() >= at_ns {
             true => Poll::Ready(()),
             false => Poll::Pending,
