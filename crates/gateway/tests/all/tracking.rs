@@ -86,6 +86,18 @@ fn a_cache_of_a_client_is_kept_true_by_all_stores() {
     assert_eq!(client.ask(&format!("GET {a}")), bulk("1"));
 }
 
+/// Whether it keeps a cache of its own or not.
+#[test]
+fn a_channel_that_has_a_slot_is_listened_to_where_that_is() {
+    let rack: Rack = Rack::start();
+    for (server, channel) in rack.servers.iter().zip(keys()) {
+        let mut client = rack.gateway.speak();
+        assert!(client.ask(&format!("SSUBSCRIBE {channel}")).contains("ssubscribe"));
+        let listened = server.speak().ask("PUBSUB SHARDCHANNELS");
+        assert!(listened.contains(&channel), "{channel}: {listened}");
+    }
+}
+
 #[test]
 fn only_what_a_client_chose_is_tracked() {
     let rack: Rack = Rack::start();
