@@ -145,6 +145,15 @@ fn enlarge_buffers(socket: &socket2::Socket) {
     for error in [receive, send].into_iter().filter_map(Result::err) {
         tracing::warn!("socket buffers stay at the system's default: {}", io::Error::from(error));
     }
+    // Past the system's limit it gives less, without a word.
+    if let Ok(bytes) = socket.recv_buffer_size()
+        && bytes < SOCKET_BUFFER
+    {
+        tracing::warn!(
+            "the system lets this process have {bytes} bytes for datagrams that have come, of {SOCKET_BUFFER}: bursts of \
+             them will be lost; raise net.core.rmem_max and wmem_max"
+        );
+    }
 }
 
 /// Replies of one round, encoded one after another in one buffer that is used again.

@@ -169,6 +169,16 @@ impl Server {
                  ask for leases in a switch's name; add `system_secret`, 32 hex digits"
             );
         }
+        if config.cluster.open_tenant
+            && config.backend_password.is_some()
+            && !config.listen.ip().is_loopback()
+        {
+            tracing::warn!(
+                "the backend asks for a password, and tenant 0 for none: whoever reaches {} reads and writes what is \
+                 no other tenant's; let a firewall say who may, or set open_tenant = false",
+                config.listen
+            );
+        }
         let wall = SystemTime::UNIX_EPOCH.elapsed().context("the clock is set before 1970")?;
         let wall_s = u32::try_from(wall.as_secs()).context("the clock is set after 2106")?;
         let ticks = (u64::from(wall.subsec_nanos()) << 16) / 1_000_000_000;

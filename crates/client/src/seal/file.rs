@@ -1,4 +1,5 @@
-//! The file that a seal key is kept in: 64 hex digits, for its owner's eyes only.
+//! The file that a seal key is kept in: 64 hex digits, for its owner's eyes, and its group's if the
+//! owner says so, as a service manager does that hands it over.
 
 use std::{fs::File, io::Read, os::unix::fs::PermissionsExt, path::Path, str::FromStr};
 
@@ -8,8 +9,8 @@ use super::Seal;
 
 /// More than 64 digits and a newline; a file that is longer is another file.
 const MAX_FILE_BYTES: u64 = 256;
-/// Permission bits of the group and of all others.
-const OTHERS: u32 = 0o077;
+/// Permission bits that nobody else may have: those of others, and the group's to write.
+const OTHERS: u32 = 0o027;
 
 /// Why there is no seal key. Says nothing of what the file holds.
 #[derive(Debug, thiserror::Error)]
@@ -17,9 +18,9 @@ pub enum SealKeyError {
     /// The file cannot be opened or read.
     #[error("cannot read it: {0}")]
     Read(#[from] std::io::Error),
-    /// Others than the owner may touch the file.
+    /// Others may read the file, or the group may write it.
     #[error(
-        "mode {0:04o} lets others than its owner at the seal key; expected 0600: chmod 600 it, and make a new key if one of them may have read it"
+        "mode {0:04o} lets others at the seal key; expected 0600: chmod 600 it, and make a new key if one of them may have read it"
     )]
     Mode(u32),
     /// Not 64 hex digits, or all zero.
@@ -28,7 +29,8 @@ pub enum SealKeyError {
 }
 
 impl Seal {
-    /// Reads the key from a file that nobody but its owner may read or write.
+    /// Reads the key from a file that nobody may read but its owner and its group, and nobody write
+    /// but its owner.
     ///
     /// # Errors
     /// [`SealKeyError`]; the caller names the file.

@@ -118,11 +118,11 @@ fn a_key_file_is_its_owners_and_holds_64_hex_digits() {
     let digits = "0f".repeat(32);
     let expected = Seal::new([15; 32]).of_tenant(1).hide(b"k");
     for text in [digits.clone(), format!(" {digits}\n"), digits.to_uppercase()] {
-        for mode in [0o600, 0o400] {
+        for mode in [0o600, 0o400, 0o640, 0o440] {
             assert_eq!(read(&text, mode).unwrap().of_tenant(1).hide(b"k"), expected);
         }
     }
-    for mode in [0o640, 0o604, 0o620, 0o602, 0o644] {
+    for mode in [0o604, 0o620, 0o602, 0o644, 0o660] {
         let error = read(&digits, mode).unwrap_err().to_string();
         assert!(error.contains(&format!("{mode:04o}")), "{error}");
         assert!(!error.contains('\n'), "{error}");

@@ -270,6 +270,9 @@ impl Plan {
                 // In the clear an address is of the loopback, and stands without a scheme.
                 let resp = resp.strip_prefix("redis://").unwrap_or(resp);
                 let _ = write!(text, " --resp {resp}");
+                if resp.starts_with("rediss://") {
+                    text.push_str(" --tls-cert store.pem --tls-key store.key");
+                }
             }
             text.push('\n');
         }

@@ -17,7 +17,7 @@ use commands::{
 use control::{Options, Server, ServerError, serve::Listen, state::Location};
 use decide::Limits;
 
-use super::certificates::ServerCertificate;
+use super::{certificates::ServerCertificate, open_files};
 
 /// Decides what the switches cache: takes in what is hot, tells each switch what to insert
 /// and evict.
@@ -138,6 +138,7 @@ async fn show_status(args: StatusArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
+    open_files::raise();
     let path =
         args.cluster.context("--cluster FILE is needed: the stores, partitions and tenants")?;
     let (cluster, _) = secrets::cluster(&path)?;
