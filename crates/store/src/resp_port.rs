@@ -139,8 +139,8 @@ impl RespPort {
     }
 }
 
-/// Has a client's connection end, too, if its host has vanished: it may wait for what is others', as
-/// a blocking command does.
+/// Has a client's connection end, too, if its host has vanished: it may wait for what is others',
+/// as a blocking command does.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let asks = TcpKeepalive::new().with_time(ABSENT_AFTER).with_interval(ABSENT_AFTER / 3);

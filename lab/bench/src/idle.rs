@@ -1,6 +1,6 @@
 //! What is taken where nothing is asked: how often a process that has nothing to do is woken, and
-//! the gateway's memory for connections on which nothing is said. Then, on the same rack, its memory
-//! for [copies](kept).
+//! the gateway's memory for connections on which nothing is said. Then, on the same rack, its
+//! memory for [copies](kept).
 
 use std::{fs, net::TcpStream, time::Duration};
 
@@ -44,7 +44,9 @@ const GATEWAY_PORT: u16 = 6380;
 /// A line of one switch whose store has a Redis behind it, and a gateway at the client's.
 fn topology(options: &Options) -> anyhow::Result<Topology> {
     let line = Line::of(1, 24, options.discipline.name);
-    let plan = Plan { lease_ms: LEASE_MS, lease_max_ms: LEASE_MS, ..line.plan() };
+    let leased = Plan { lease_ms: LEASE_MS, lease_max_ms: LEASE_MS, ..line.plan() };
+    // So that the gateways, which have no tenant, are granted copies.
+    let plan = Plan { is_open: true, ..leased };
     let mut topology = plan.topology()?;
     let (client, server) = (plan::client(1), plan::server(1));
     let redis =
@@ -109,7 +111,8 @@ fn watch(report: &mut Report, pids: &[i32]) -> anyhow::Result<()> {
     for (at, (_, key)) in WAKEUPS.iter().enumerate() {
         let rates: Vec<f64> = counts
             .windows(2)
-            .map(|pair| (pair[1][at] - pair[0][at]) as f64 / WATCHED.as_secs_f64())
+            // A thread that has ended takes its count along.
+            .map(|pair| pair[1][at].saturating_sub(pair[0][at]) as f64 / WATCHED.as_secs_f64())
             .collect();
         let once = Side::new("a second", &vec![1.0; rates.len()]);
         report.ratio(key, AtMost(MOST_WAKEUPS), "", [Side::new("wakeups", &rates), once]);

@@ -31,8 +31,8 @@ const HOLDS: Duration = Duration::from_secs(1);
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 impl EventLoop {
-    /// By which way commands go that touch no copy of a store's keys, and that no switch answers, of
-    /// a client who speaks so.
+    /// By which way commands go that touch no copy of a store's keys, and that no switch answers,
+    /// of a client who speaks so.
     pub(super) fn direct_way(&mut self, store: usize, speaker: Speaker, writes: bool) -> Way {
         self.users.count_read(speaker.user);
         let Some(direct) = self.stores[store].direct else { return Way::Store };

@@ -187,8 +187,8 @@ impl Commands {
     }
 
     /// What the gateway does with a command of this name, in whatever case. One that it does not
-    /// know may do anything; and while no server has said what it has, wait for ever, or make of its
-    /// connection one by which nobody else can be answered.
+    /// know may do anything; and while no server has said what it has, wait for ever, or make of
+    /// its connection one by which nobody else can be answered.
     pub fn find(&self, name: &[u8]) -> Command {
         match name {
             b"GET" | b"get" => return self.get,

@@ -400,8 +400,8 @@ impl EventLoop {
         Next::On
     }
 
-    /// By which way a command goes that touches no copy, and `writes` something else or does not: the
-    /// way of those that are under way, which keeps them in order.
+    /// By which way a command goes that touches no copy, and `writes` something else or does not:
+    /// the way of those that are under way, which keeps them in order.
     pub(super) fn upstream_way(&mut self, at: usize, store: usize, writes: bool) -> Way {
         let client = &self.clients[at];
         if client.under_way(Way::Store) > 0 || client.tracking.is_some() {

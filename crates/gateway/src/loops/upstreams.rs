@@ -23,9 +23,9 @@ const USUAL: Duration = Duration::from_millis(5);
 const CONNECTS_WITHIN: Duration = Duration::from_secs(1);
 /// How long a server may say nothing while the gateway itself waits for an answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
-/// How often connections that are kept for clients are looked at, and for how long nothing was heard
-/// by one when it is made to say something: servers close those that are silent (`timeout`), and a
-/// client that asks by another would be closed with it.
+/// How often connections that are kept for clients are looked at, and for how long nothing was
+/// heard by one when it is made to say something: servers close those that are silent (`timeout`),
+/// and a client that asks by another would be closed with it.
 const SILENT_FOR: Duration = Duration::from_secs(10);
 /// While a server is away, it is tried so often, and commands are refused meanwhile.
 const TRIED_EVERY: Duration = Duration::from_millis(100);
@@ -46,8 +46,8 @@ impl EventLoop {
     /// The connection by which a client's next command goes, when none of its own are under way:
     /// usually the first, because many commands in one write cost least; but none where somebody
     /// waits for longer than usual. What a store carries out slowly (a key whose copies have to be
-    /// called back, from a switch that does not answer) holds up what is behind it. Reads have lanes
-    /// of their own, lest they stand behind writes that all wait (CLIENT PAUSE).
+    /// called back, from a switch that does not answer) holds up what is behind it. Reads have
+    /// lanes of their own, lest they stand behind writes that all wait (CLIENT PAUSE).
     pub(super) fn choose_lane(&mut self, way: Way, speaker: Speaker, writes: bool) -> u8 {
         if way != Way::Store {
             return direct_lane(writes);

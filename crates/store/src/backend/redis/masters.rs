@@ -1,4 +1,5 @@
-//! Where the masters of a Redis Cluster are, and where masters were: by the maps that were believed.
+//! Where the masters of a Redis Cluster are, and where masters were: by the maps that were
+//! believed.
 
 use crate::slot_map::NodeAddress;
 
