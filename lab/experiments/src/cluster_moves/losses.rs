@@ -101,6 +101,12 @@ fn split(operations: &[Operation], cut: Cut) -> (Vec<Operation>, Vec<Operation>)
             lapse: None,
         });
     }
+    // Nor what came to the master while it stood still, and nobody was answered: when it goes on,
+    // and has not heard that it is none any more, somebody may read it there.
+    let unanswered = operations
+        .iter()
+        .filter(|operation| operation.return_ns.is_none() && operation.call_ns <= cut.until_ns);
+    settled.extend(unanswered.filter_map(written));
     for operation in operations.iter().filter(|operation| operation.call_ns >= cut.at_ns) {
         // A copy may be of what was lost, as long as its lease.
         let is_of_before = matches!(operation.need, Need::Value(value) if settled.contains(&value) && Some(value) != cut.left);
@@ -145,6 +151,18 @@ mod tests {
         for (reads, verdict) in rows {
             let all = [&written[..], &reads].concat();
             assert_eq!(judge(&all, &[CUT]).unwrap(), verdict, "{reads:?}");
+        }
+    }
+
+    /// A master that stood still, and goes on for a moment when another has its place.
+    #[test]
+    fn what_nobody_was_told_of_may_be_read_until_the_old_master_has_gone() {
+        let unanswered = Operation { return_ns: None, ..write(3, 52, 0) };
+        for (reads, stale_reads) in
+            [([read(3, 54, 55), read(1, 57, 58)], 0), ([read(3, 63, 64), read(1, 65, 66)], 1)]
+        {
+            let all = [&[write(1, 2, 3), unanswered][..], &reads].concat();
+            assert_eq!(judge(&all, &[CUT]).unwrap().stale_reads, stale_reads, "{reads:?}");
         }
     }
 
