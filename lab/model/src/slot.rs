@@ -80,9 +80,8 @@ pub struct SlotState {
     flying: Vec<Message>,
     left: RemainingBounds,
     history: LinearizabilityTester<usize, Register>,
-    /// Whether a copy was read, and one after somebody had written past the store.
+    /// Whether a copy was read.
     served: bool,
-    served_late: bool,
 }
 
 /// What may happen.
@@ -145,7 +144,6 @@ impl SlotState {
             Call::Read if at_holder => {
                 let served = self.holder.read(id, now, &mut out);
                 self.served |= served.is_some();
-                self.served_late |= served.is_some() && self.passed > 0;
                 told.extend(served);
             }
             Call::Read => self.home.read(Reader::Client(id), step),
@@ -215,7 +213,6 @@ impl Model for Slot {
             },
             history: LinearizabilityTester::new(Register(Some(FIRST.value))),
             served: false,
-            served_late: false,
         }]
     }
 
