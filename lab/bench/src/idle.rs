@@ -18,6 +18,7 @@ use crate::{
     Options, kept,
     report::{Report, Side, Target::AtMost},
     status,
+    words::words,
 };
 
 /// Each process with the name of its row.
@@ -71,10 +72,6 @@ fn topology(options: &Options) -> anyhow::Result<Topology> {
         }
     }
     Ok(topology)
-}
-
-fn words(text: &str) -> Vec<String> {
-    text.split(' ').map(String::from).collect()
 }
 
 /// Times that a process's threads went to sleep of their own, which is how often they were woken.

@@ -14,6 +14,7 @@ use crate::{
     gateway::listens,
     report::{Report, Side, Target::AtMost},
     status,
+    words::words,
 };
 
 /// Its row.
@@ -134,8 +135,7 @@ pub fn measure(
         "shortstop gateway --server {{address:{store}}} --resp redis+unix://{{dir}}/resp \
          --listen 127.0.0.1:{PORT} --cache {CACHE_MIB}MiB"
     );
-    let command = command.split(' ').map(String::from).collect();
-    lab.start(client, &ProcessSpec::new(NAME, command), false)?;
+    lab.start(client, &ProcessSpec::new(NAME, words(&command)), false)?;
     listens(lab, client, PORT)?;
     let name = format!("{client}-{NAME}");
     let gateway = lab.process(&name).context(name)?.pid;

@@ -25,6 +25,7 @@ mod soft;
 mod stats;
 mod status;
 mod veth;
+mod words;
 
 pub use host::Host;
 pub use report::{Report, Row};

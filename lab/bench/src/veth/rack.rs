@@ -17,6 +17,7 @@ use crate::{
     cache::{self, Cache},
     kernel,
     runs::Program,
+    words::words,
 };
 
 /// Bytes of every value.
@@ -56,10 +57,6 @@ pub fn key(number: usize) -> Vec<u8> {
 /// A value as `store --populate` makes it: the key again and again.
 pub fn value(number: usize) -> Vec<u8> {
     key(number).into_iter().cycle().take(VALUE_LEN).collect()
-}
-
-fn words(text: &str) -> Vec<String> {
-    text.split(' ').map(String::from).collect()
 }
 
 fn process(name: &str, command: &str, ready: &str) -> ProcessSpec {
