@@ -4,9 +4,16 @@
 use std::{
     io::{ErrorKind, Write},
     net::TcpStream,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use crate::support::{Gateway, MadeUpServer, PATIENCE, Redis, command, config, of_words, until};
+
+/// Connections to a store by which clients' writes go.
+const SHARED_CONNECTIONS: usize = 16;
 
 /// Sends as much of this as the other side takes.
 fn stuff(stream: &mut TcpStream, bytes: &[u8]) {
@@ -230,15 +237,27 @@ fn a_connection_for_which_there_was_no_descriptor_is_taken_when_there_is_one() {
     assert!(waits.ask("INFO gateway").contains("connected_clients:2\r\n"));
 }
 
-/// A server that never answers the first connection by which `SET slow` comes, and all others.
-fn stuck_once(listener: std::net::TcpListener) {
+/// What such a server has met: commands that are slow, and connections by which they came.
+#[derive(Default)]
+struct SlowCommands {
+    commands: AtomicUsize,
+    connections: AtomicUsize,
+}
+
+/// A server that answers nothing on a connection by which `SET slow` has come, and all on others.
+fn stuck_by_slow(listener: std::net::TcpListener, met: Arc<SlowCommands>) {
     for stream in listener.incoming() {
         let Ok(stream) = stream else { return };
+        let met = met.clone();
         std::thread::spawn(move || {
             let mut server = MadeUpServer::new(stream);
             let mut is_stuck = false;
             while let Some(words) = server.next() {
-                is_stuck |= words.contains("slow");
+                if words.contains("slow") {
+                    met.connections.fetch_add(usize::from(!is_stuck), Relaxed);
+                    met.commands.fetch_add(1, Relaxed);
+                    is_stuck = true;
+                }
                 if !is_stuck {
                     server.answer(b"+PONG\r\n");
                 }
@@ -251,7 +270,7 @@ fn stuck_once(listener: std::net::TcpListener) {
 fn a_command_that_the_store_carries_out_slowly_does_not_stop_others() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let gateway = Gateway::start(config(&format!("redis://{}", listener.local_addr().unwrap())));
-    std::thread::spawn(move || stuck_once(listener));
+    std::thread::spawn(move || stuck_by_slow(listener, Arc::default()));
     let mut slow = gateway.speak();
     slow.say(&command("SET slow 1"));
     let began = std::time::Instant::now();
@@ -276,23 +295,18 @@ fn a_command_that_the_store_carries_out_slowly_does_not_stop_others() {
 fn writes_that_all_wait_do_not_stop_reads() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let gateway = Gateway::start(config(&format!("redis://{}", listener.local_addr().unwrap())));
-    std::thread::spawn(move || stuck_once(listener));
+    let met = Arc::new(SlowCommands::default());
+    let server = met.clone();
+    std::thread::spawn(move || stuck_by_slow(listener, server));
     assert_eq!(gateway.speak().ask("GET a"), "+PONG\r\n");
-    // As many as there are connections for, each behind those that wait already.
-    let before = gateway.counter("total_commands_processed");
-    let slow: Vec<_> = (0..40)
-        .map(|number| {
-            let mut slow = gateway.speak();
-            slow.say(&command("SET slow 1"));
-            // The counter's own question is one.
-            until("it is taken", || gateway.counter("total_commands_processed") > before + number);
-            let began = std::time::Instant::now();
-            while began.elapsed() < std::time::Duration::from_millis(6) {}
-            slow
-        })
-        .collect();
+    // By as many connections as there are; who has gone has asked all the same.
+    until("writes wait everywhere", || {
+        let before = met.commands.load(Relaxed);
+        gateway.speak().say(&command("SET slow 1"));
+        until("it is there", || met.commands.load(Relaxed) > before);
+        met.connections.load(Relaxed) == SHARED_CONNECTIONS
+    });
     assert_eq!(gateway.speak().ask("GET a"), "+PONG\r\n");
-    drop(slow);
 }
 
 /// They are left where their client has them.
