@@ -59,6 +59,14 @@ impl Command {
         self.flags.iter().any(|has| has == flag)
     }
 
+    /// Whether it may have done something when no answer comes, so that it is not to be repeated.
+    /// Servers do not flag scripts and messages as writes.
+    pub fn has_effects(&self) -> bool {
+        matches!(self.class, Class::Write | Class::WholeDatabase)
+            || self.has_flag("write")
+            || self.has_flag("pubsub")
+    }
+
     /// What the server advises under this name, such as `request_policy`.
     pub fn tip(&self, name: &str) -> Option<&str> {
         self.tips.iter().find_map(|tip| tip.strip_prefix(name)?.strip_prefix(':'))

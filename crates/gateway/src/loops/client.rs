@@ -244,6 +244,16 @@ impl Client {
         self.under_way[way as usize]
     }
 
+    /// Whether all of them come by its own connection, or nothing is to come.
+    pub fn is_by_own(&self) -> bool {
+        self.waiting() as u32 == self.under_way(Way::Own)
+    }
+
+    /// Whether it waits by its own connection for what may never come.
+    pub fn is_blocked(&self) -> bool {
+        self.blocks && self.under_way(Way::Own) > 0
+    }
+
     /// Answers that have not been given, in all.
     pub fn waiting(&self) -> usize {
         self.slots.len()
@@ -299,7 +309,11 @@ impl Client {
     pub fn place(&mut self, way: Way, key: u64, writes: bool) -> u64 {
         self.under_way[way as usize] += 1;
         self.writes += u32::from(writes && way == Way::Store);
-        self.wrote_beside_own |= writes && matches!(way, Way::Store | Way::Direct);
+        match way {
+            Way::Store | Way::Direct if writes => self.wrote_beside_own = true,
+            Way::Own if writes && !self.ties.transaction => self.wrote_beside_own = false,
+            _ => {}
+        }
         self.slots.push_back(Slot { writes, ..Slot::new(way, key) });
         self.first + self.slots.len() as u64 - 1
     }

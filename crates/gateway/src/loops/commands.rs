@@ -127,9 +127,7 @@ impl Commands {
             by_name.entry(command.name.as_bytes().into()).or_insert(new);
         }
         let known = |name: &[u8]| {
-            let act = if table.is_empty() { act_untold(name) } else { Act::Store };
-            let unknown = Command { act, local: None, row: OTHERS, writes: true };
-            by_name.get(name).copied().unwrap_or(unknown)
+            by_name.get(name).copied().unwrap_or_else(|| unknown(name, !table.is_empty()))
         };
         let (get, set) = (known(b"get"), known(b"set"));
         Commands { by_name, table, get, set }
@@ -195,32 +193,32 @@ impl Commands {
             b"SET" | b"set" => return self.set,
             _ => {}
         }
-        let act = match self.are_known() {
-            true => Act::Store,
-            false => act_untold(name),
-        };
-        let unknown = Command { act, local: None, row: OTHERS, writes: true };
+        let unknown = || unknown(name, self.are_known());
         if name.len() > MAX_NAME {
-            return unknown;
+            return unknown();
         }
         let mut lower = [0; MAX_NAME];
         let lower = &mut lower[..name.len()];
         lower.copy_from_slice(name);
         lower.make_ascii_lowercase();
-        self.by_name.get(&*lower).copied().unwrap_or(unknown)
+        self.by_name.get(&*lower).copied().unwrap_or_else(unknown)
     }
 }
 
-/// How a command goes of which no server has said what it does: by the client's own connection.
-fn act_untold(name: &[u8]) -> Act {
-    if Class::is_of_connections(name) { Act::Raw } else { Act::Own }
+/// One that is not known: where no server has said what it has, it goes by the client's own
+/// connection.
+fn unknown(name: &[u8], others_are_known: bool) -> Command {
+    let act = match others_are_known {
+        true => Act::Store,
+        false if Class::is_of_connections(name) => Act::Raw,
+        false => Act::Own,
+    };
+    Command { act, local: None, row: OTHERS, writes: true }
 }
 
 /// How a command goes about which the gateway has nothing of its own to do, and whether it may
 /// have changed something when no answer comes.
 fn by_class(command: &resp::Command) -> (Act, bool) {
-    let flagged =
-        |flag: &str| command.has_flag(flag) || command.subcommands().any(|sub| sub.has_flag(flag));
     match command.class {
         Class::Connection => (Act::Raw, true),
         _ if command.is_blocking => (Act::Own, true),
@@ -228,7 +226,8 @@ fn by_class(command: &resp::Command) -> (Act, bool) {
         Class::StringRead | Class::OtherType => {
             // What whole servers are told by a command without subcommands takes its time.
             let is_slow = command.has_flag("admin");
-            let writes = is_slow || flagged("write") || command.has_flag("pubsub");
+            let has_writing = || command.subcommands().any(|sub| sub.has_flag("write"));
+            let writes = is_slow || command.has_effects() || has_writing();
             (if is_slow { Act::Own } else { Act::Plain }, writes)
         }
     }

@@ -51,6 +51,11 @@ impl<'a> CommandText<'a> {
         self.words.get(at)
     }
 
+    /// Whether a SELECT is of the first database.
+    pub fn selects_first(&self) -> bool {
+        self.words.len() == 2 && self.word(1) == Some(b"0")
+    }
+
     /// Whether a word is this one, in whatever case.
     pub fn is(&self, at: usize, word: &str) -> bool {
         self.word(at).is_some_and(|there| there.eq_ignore_ascii_case(word.as_bytes()))
@@ -82,8 +87,7 @@ impl EventLoop {
         }
         let Some(client) = self.clients.get_mut(at) else { return };
         // One who has gone waits for what may never come, whatever else it has sent.
-        let is_gone = client.waits && client.stream.is_over();
-        if is_gone && client.blocks && client.under_way(Way::Own) > 0 {
+        if client.waits && client.stream.is_over() && client.is_blocked() {
             return self.close(at);
         }
         if client.waits || client.ended || client.is_ready {
@@ -100,7 +104,7 @@ impl EventLoop {
             Ok(Some(0)) => {
                 client.ended = true;
                 // One who waits for nothing but what may never come is gone.
-                if client.blocks && client.under_way(Way::Own) > 0 {
+                if client.is_blocked() {
                     return self.close(at);
                 }
                 return self.touch_client(at);
@@ -346,7 +350,7 @@ impl EventLoop {
                 true => Next::On,
                 false => Next::Wait,
             },
-            Act::Select if said.words.len() == 2 && said.word(1) == Some(b"0") => {
+            Act::Select if said.selects_first() => {
                 client.answer(b"+OK\r\n");
                 self.touch_client(at);
                 Next::On

@@ -524,12 +524,11 @@ impl EventLoop {
     fn end_raw(&mut self, at: usize) {
         let Some(client) = self.clients.get_mut(at) else { return };
         client.ended = true;
-        let own = client.own;
-        match own.and_then(|own| self.upstreams.get_mut(own)) {
-            Some(upstream) if upstream.stream.is_some() => upstream.ends = true,
-            _ => return self.close(at),
-        }
-        own.into_iter().for_each(|own| self.touch_upstream(own));
+        let is_there =
+            |own: &usize| self.upstreams.get(*own).is_some_and(|own| own.stream.is_some());
+        let Some(own) = client.own.filter(is_there) else { return self.close(at) };
+        self.upstreams[own].ends = true;
+        self.touch_upstream(own);
     }
 
     /// After something has left: ends a connection that is done, counts what it holds.

@@ -8,6 +8,7 @@ use super::{
     client::Way,
     reads::{EndedRead, Ending},
     upstream::{PendingCommand, Waiter},
+    upstreams::direct_lane,
     words::encode,
 };
 
@@ -107,7 +108,7 @@ impl EventLoop {
         let way = self.direct_way(store, speaker, false);
         let client = &mut self.clients[place];
         client.reroute(answer, way);
-        let lane = if way == Way::Store { client.lane } else { 0 };
+        let lane = if way == Way::Store { client.lane } else { direct_lane(false) };
         let upstream = self.common(self.target_of(way, store), speaker, lane);
         let mut bytes = vec![];
         let name = self.tenant.as_ref().map_or(name.into(), |tenant| tenant.name(name));

@@ -26,9 +26,8 @@ impl EventLoop {
     ) -> bool {
         let client = &mut self.clients[at];
         let raw = is_raw(command, said);
-        let alone = client.waiting() as u32 == client.under_way(Way::Own);
         // The answers to those before are counted; nothing is after this.
-        if !alone || (needs_quiet(command) || raw) && client.waiting() > 0 {
+        if !client.is_by_own() || (needs_quiet(command) || raw) && client.waiting() > 0 {
             return false;
         }
         let store = self.own_store(at, said.words);
@@ -43,8 +42,7 @@ impl EventLoop {
             Act::Unwatch if !client.ties.transaction => client.ties.watches = false,
             // What is queued may be given up.
             Act::Select => {
-                let is_first = said.words.len() == 2 && said.word(1) == Some(b"0");
-                client.ties.database = client.ties.transaction || !is_first;
+                client.ties.database = client.ties.transaction || !said.selects_first();
             }
             // What is queued is not answered yet: only this connection will know the user.
             Act::Auth | Act::Hello if client.ties.transaction => client.ties.user = true,
@@ -77,10 +75,7 @@ impl EventLoop {
         }
         let client = &mut self.clients[at];
         client.blocks = matches!(command.act, Act::Own | Act::Wait);
-        if command.writes && !client.ties.transaction {
-            client.wrote_beside_own = false;
-        }
-        let answer = self.clients[at].place(Way::Own, 0, command.writes);
+        let answer = client.place(Way::Own, 0, command.writes);
         let waiter = Waiter::Client { place: at, number, answer };
         let pending = self.pending(waiter, command);
         self.ask(own, said.bytes, pending);
@@ -104,7 +99,7 @@ impl EventLoop {
             return Some(self.refuse_command(at, line));
         }
         let client = &mut self.clients[at];
-        if client.waiting() as u32 > client.under_way(Way::Own) {
+        if !client.is_by_own() {
             return Some(Next::Wait);
         }
         client.ties.waits = true;

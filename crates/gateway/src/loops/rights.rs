@@ -7,12 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{
-    EventLoop,
-    speaker::Speaker,
-    upstream::{PendingCommand, Waiter},
-    words::encode,
-};
+use super::{EventLoop, speaker::Speaker, upstream::Waiter};
 
 /// How often Redis is asked.
 const ASKED_EVERY: Duration = Duration::from_millis(500);
@@ -30,12 +25,8 @@ impl EventLoop {
         let granted = reads.granted.is_some_and(|asked| now < asked + HOLDS);
         if reads.asked.is_none_or(|asked: Instant| now >= asked + ASKED_EVERY) {
             reads.asked = Some(now);
-            let mut bytes = vec![];
-            encode(&[&b"GET"[..], b""], &mut bytes);
-            let waiter = Waiter::Right { user: speaker.user, store };
-            let pending = PendingCommand { waiter, command: 0, asked: now, writes: false };
             let at = self.common(store, speaker, 0);
-            self.ask(at, &bytes, pending);
+            self.ask_for(Waiter::Right { user: speaker.user, store }, at, &[b"GET", b""]);
         }
         granted
     }

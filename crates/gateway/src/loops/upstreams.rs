@@ -136,10 +136,14 @@ impl EventLoop {
 
     /// Says something that makes an own connection ready, behind what was said by it before.
     pub(super) fn say(&mut self, at: usize, words: &[&[u8]]) {
+        self.ask_for(Waiter::Nobody, at, words);
+    }
+
+    /// Asks something of the gateway's own, behind what was said by this connection before.
+    pub(super) fn ask_for(&mut self, waiter: Waiter, at: usize, words: &[&[u8]]) {
         let mut bytes = vec![];
         encode(words, &mut bytes);
-        let pending = greeting(self.now);
-        self.ask(at, &bytes, pending);
+        self.ask(at, &bytes, PendingCommand { waiter, ..greeting(self.now) });
     }
 
     /// The earliest moment at which something has waited for too long.
@@ -204,10 +208,7 @@ impl EventLoop {
             is_idle && is_silent && !upstream.is_mute && is_kept(upstream)
         });
         for at in silent.map(|(at, _)| at).collect::<Vec<_>>() {
-            let mut bytes = vec![];
-            encode(&[b"PING"], &mut bytes);
-            let waiter = Waiter::Life;
-            self.ask(at, &bytes, PendingCommand { waiter, ..greeting(self.now) });
+            self.ask_for(Waiter::Life, at, &[b"PING"]);
         }
     }
 

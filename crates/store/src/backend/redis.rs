@@ -289,7 +289,7 @@ impl Protocol for Redis {
         self.eviction.mark(&mut link.connection, commands).await?;
         let mut outcomes = carry_out(&mut link.connection, commands, how, &mut faults).await?;
         let read_ns = boot_ns();
-        let is_due = link.is_due(boot_ns());
+        let is_due = link.is_due(read_ns);
         self.follow(commands, &mut outcomes).await;
         let is_followed = |words: &String| self.search.follower().is_some() && is_elsewhere(words);
         let refused = faults.of_server.filter(|words| !is_followed(words));

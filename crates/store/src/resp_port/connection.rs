@@ -340,7 +340,7 @@ impl Connection {
             };
             let class = command.map(|command| command.class);
             if self.is_replica {
-                if !is_of_replica(words.get(0).unwrap_or_default()) {
+                if !is_of_replica(name) {
                     self.client_is_gone();
                     break;
                 }
@@ -371,12 +371,7 @@ impl Connection {
                     self.master.output.add(request.bytes);
                 }
                 Step::Send => {
-                    // Scripts and messages are not flagged as writes, and are none that may be
-                    // repeated.
-                    let may_write = command.is_none_or(|command| {
-                        matches!(command.class, Class::Write | Class::WholeDatabase)
-                            || ["write", "pubsub"].iter().any(|flag| command.has_flag(flag))
-                    });
+                    let may_write = command.is_none_or(|command| command.has_effects());
                     let keeps = is_cluster || class == Some(Class::Connection);
                     self.session.keeps(may_write, keeps.then_some(request.bytes));
                     match batch.is_empty() {

@@ -227,18 +227,17 @@ impl Session {
         if self.bars > 0 {
             return Step::Wait;
         }
-        let wanted = HoldRequest { names: vec![], everything: true };
-        if let Some(queued) = &mut self.in_multi {
-            queued.everything = true;
-            self.sent(ExpectedAnswer::Plain);
-            return Step::Send;
-        }
-        self.held(wanted)
+        self.wants(HoldRequest { names: vec![], everything: true })
     }
 
     fn write(&mut self, command: &Command, words: Words<'_>) -> Step {
         let mut wanted = HoldRequest::default();
         self.add_keys(command, words, &mut wanted);
+        self.wants(wanted)
+    }
+
+    /// A command that needs this hold: its own, or a part of its transaction's.
+    fn wants(&mut self, mut wanted: HoldRequest) -> Step {
         if let Some(queued) = &mut self.in_multi {
             if mutant(Mutant::ExecKeyForgotten) {
                 queued.names.clear();

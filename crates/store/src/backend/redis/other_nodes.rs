@@ -141,11 +141,10 @@ impl OtherNodes {
             carry_out(&mut node.connection, commands, how, &mut faults).await
         };
         let why = match timeout(patience, asked).await {
-            Ok(Ok(outcomes)) => {
+            Ok(Ok(mut outcomes)) => {
                 if faults.over.is_some() {
                     self.give_up(&to.at);
                 }
-                let mut outcomes = outcomes;
                 commands.iter().zip(&mut outcomes).for_each(|(of, it)| untell(of, it));
                 return outcomes;
             }

@@ -86,10 +86,8 @@ impl Upstream {
     pub async fn ceases(&self, at: &NodeAddress) {
         let Some(mut masters) = self.masters.clone() else { return std::future::pending().await };
         let is_known = masters.wait_for(|masters| masters.know(at));
-        match timeout(KNOWN_WITHIN, is_known).await.map(|known| known.is_ok()) {
-            Err(_) => return,
-            Ok(true) => {}
-            Ok(false) => return std::future::pending().await,
+        if timeout(KNOWN_WITHIN, is_known).await.is_err() {
+            return;
         }
         if masters.wait_for(|masters| masters.had(at)).await.is_err() {
             std::future::pending().await
