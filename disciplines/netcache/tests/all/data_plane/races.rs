@@ -135,8 +135,10 @@ fn a_value_is_never_torn_however_fast_it_changes() {
                 last.store(sum_of(letters[0]) << 48 | others, Relaxed);
                 word.store(epoch << 1 | 1, SeqCst);
                 first.store(first.load(Relaxed) + 1, SeqCst);
-                for _ in 0..epoch % 50 {
-                    std::hint::spin_loop();
+                // Not by a pause: an emulated processor may take it for leave to run another one,
+                // and then stands still in the midst of nothing.
+                for turn in 0..40 * (epoch % 50) {
+                    std::hint::black_box(turn);
                 }
             }
         });
