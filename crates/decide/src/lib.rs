@@ -27,6 +27,8 @@ mod settings;
 mod store;
 mod stores;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 pub use wire::SwitchId;
 
@@ -69,6 +71,8 @@ pub struct Limits {
     pub reports_per_window: u32,
     /// Length of a statistics window in milliseconds.
     pub window_ms: u32,
+    /// How long copies are answered at most after the store that lent them was last heard of.
+    pub lease: Duration,
     /// Seed of everything random.
     pub seed: u64,
     /// What operators set of the discipline that is given these limits.
@@ -81,6 +85,7 @@ impl Default for Limits {
             max_items: 10_000,
             reports_per_window: 5_000,
             window_ms: 1_000,
+            lease: Duration::from_secs(2),
             seed: 1,
             settings: Settings::default(),
         }

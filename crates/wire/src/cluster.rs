@@ -322,11 +322,16 @@ impl Cluster {
         Cluster { lease_ms, lease_max_ms: lease_ms, ..self }
     }
 
+    /// How long stores lend.
+    pub fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms.into())
+    }
+
     /// How long a client may send a write again, from its first datagram on: three quarters of a
     /// lease. What it sent last has the rest of it to arrive before a store that restarts
     /// takes writes.
     pub fn write_deadline(&self) -> Duration {
-        Duration::from_millis(self.lease_ms.into()) * 3 / 4
+        self.lease() * 3 / 4
     }
 
     /// Reads and checks a cluster file.

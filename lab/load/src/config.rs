@@ -112,6 +112,10 @@ pub struct Phase {
     /// How many of each tenant's keys, by popularity, are asked for. 0: all.
     #[serde(default)]
     pub keys: usize,
+    /// Keys of which is told apart how many requests were answered, by popularity as the phase
+    /// begins (0 is the hottest).
+    #[serde(default)]
+    pub watched: Vec<u32>,
     /// What is special about it.
     #[serde(default)]
     pub kind: PhaseKind,
@@ -193,6 +197,7 @@ impl Phase {
             churn: None,
             tenants: 0,
             keys: 0,
+            watched: vec![],
             kind: PhaseKind::Load,
         }
     }

@@ -28,6 +28,12 @@ impl ServersByRank {
         }
     }
 
+    /// The ranks of a server's keys (0 is the hottest) among so many of the hottest.
+    pub fn ranks_of(&self, server: usize, hottest: usize) -> Vec<u32> {
+        let ranked = (0..).zip(self.server_of_rank.iter().take(hottest));
+        ranked.filter(|(_, of)| usize::from(**of) == server).map(|(rank, _)| rank).collect()
+    }
+
     /// The share of all requests that goes to each server; the `cached` hottest keys are answered
     /// on the way.
     pub fn shares(&self, popularity: Popularity, cached: usize) -> Vec<f64> {

@@ -18,6 +18,10 @@ pub struct Interval {
     pub cached: u32,
     /// Of these, lost.
     pub lost: u32,
+    /// Requests sent for keys that the phase watches.
+    pub watched: u32,
+    /// Of these, answered in time.
+    pub watched_answered: u32,
 }
 
 /// A distribution of latencies in microseconds. In an open loop a request waits from its scheduled
@@ -209,11 +213,24 @@ impl PhaseResult {
                 answered: sum.answered + one.answered,
                 cached: sum.cached + one.cached,
                 lost: sum.lost + one.lost,
+                watched: sum.watched + one.watched,
+                watched_answered: sum.watched_answered + one.watched_answered,
             };
             all.iter().fold(Interval::default(), add)
         };
         let chunks = self.intervals.chunks(together as usize);
         (together * self.interval_ms, chunks.map(sum).collect())
+    }
+
+    /// Part of the requests for watched keys that was answered, of those sent in the first so many
+    /// milliseconds; none: nobody asked for any.
+    pub fn watched_answered(&self, within_ms: u64) -> Option<f64> {
+        let whole = within_ms / self.interval_ms.max(1);
+        let first = self.intervals.iter().take(whole as usize);
+        let (sent, answered) = first.fold((0, 0), |(sent, answered), one| {
+            (sent + u64::from(one.watched), answered + u64::from(one.watched_answered))
+        });
+        (sent > 0).then(|| answered as f64 / sent as f64)
     }
 
     /// Wrong keys and wrong values.

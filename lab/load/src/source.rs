@@ -5,7 +5,7 @@ mod sending;
 #[cfg(test)]
 mod tests;
 
-use std::net::SocketAddr;
+use std::{collections::HashSet, net::SocketAddr};
 
 use anyhow::ensure;
 use seed::{SeededRng, rng};
@@ -82,6 +82,8 @@ struct Run {
     each_key: Option<EachKey>,
     /// For hostile ones, of each active tenant.
     attacks: Vec<Attacks>,
+    /// The phase's watched keys, by the tenant's index and the key.
+    watched: HashSet<(u16, u32)>,
     result: PhaseResult,
     histograms: Histograms,
 }
@@ -190,6 +192,12 @@ impl Source {
         let all_or = |asked, all| if asked == 0 { all } else { asked };
         let active = all_or(phase.tenants, self.tenants.len());
         let keys = all_or(phase.keys, self.config.keys);
+        let coldest = phase.watched.iter().max();
+        ensure!(
+            coldest.is_none_or(|rank| (*rank as usize) < self.config.keys),
+            "load: a phase that watches key {coldest:?}: the generator has {}",
+            self.config.keys
+        );
         let reads = Ranks::new(phase.reads, keys)?;
         let writes = Ranks::new(phase.writes.unwrap_or(phase.reads), keys)?;
         let measured_from_ns = now_ns + (phase.warmup_s * 1e9) as u64;
@@ -238,6 +246,13 @@ impl Source {
                 }
                 _ => vec![],
             },
+            watched: (0..)
+                .zip(&self.tenants[..active])
+                .flat_map(|(at, tenant)| {
+                    let ranks = phase.watched.iter();
+                    ranks.map(move |rank| (at, tenant.permutation.key(*rank)))
+                })
+                .collect(),
             scanned: 0,
             is_over: false,
             histograms: Histograms::new(active),

@@ -50,6 +50,7 @@ pub(crate) fn maker(rack: &Rack, control: &roles::Control, seed: u64) -> anyhow:
                 max_items: control.max_items.unwrap_or(10_000),
                 reports_per_window: 5_000,
                 window_ms: control.window_ms.unwrap_or(1_000),
+                lease: cluster.lease(),
                 seed,
                 ..Limits::default()
             },

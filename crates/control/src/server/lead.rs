@@ -3,7 +3,7 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use decide::{ENDING_WITHIN, Registration};
+use decide::{ENDING_WITHIN, Limits, Registration};
 use tokio::sync::watch;
 
 use super::{
@@ -102,8 +102,8 @@ async fn lead_once(
     let loaded = lead.load().await?;
     let config = CoreConfig { term: lead.term(), ..beginning.config.clone() };
     let default = &beginning.default_discipline;
-    let disciplines =
-        Disciplines::start(beginning.disciplines, default, config.limits, &config.settings);
+    let limits = Limits { lease: config.cluster.lease(), ..config.limits };
+    let disciplines = Disciplines::start(beginning.disciplines, default, limits, &config.settings);
     // Microseconds since 1970: above every number of an earlier lead, which used at most one per
     // microsecond.
     let core = Core::new(config, disciplines, loaded, clock_ms() * 1000)?;
@@ -267,7 +267,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     use api::types::TenantSpec;
-    use decide::Limits;
 
     use super::*;
     use crate::{

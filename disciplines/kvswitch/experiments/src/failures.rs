@@ -9,7 +9,7 @@ use experiments::{
     servers::{Counts, Mix, Rack},
     table::{Table, percent},
 };
-use load::{PhaseResult, model::imbalance, workload::Popularity};
+use load::{Phase, PhaseResult, model::imbalance, workload::Popularity};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -42,6 +42,9 @@ pub struct Failures {
     factor: f64,
     again_ms: u64,
     deadline_ms: u64,
+    /// So many of the hottest keys have replicas when the server dies: of its own among them it is
+    /// told how many reads are answered for as long as leases last then, at least.
+    replicated: usize,
 }
 
 /// What happened to the server.
@@ -131,7 +134,7 @@ impl Measure for Failures {
         bench.learn(mix)?;
         let stages = ServerEvent::ALL.map(|happened| self.watch(&mut bench, mix, happened));
         let stages = stages.into_iter().collect::<Result<Vec<_>, _>>()?;
-        self.tell(report, run, &stages);
+        self.tell(report, run, &stages, bench.servers.lease_ms());
         Ok(())
     }
 }
@@ -143,7 +146,10 @@ impl Failures {
         mix: Mix,
         happened: ServerEvent,
     ) -> anyhow::Result<Stage> {
-        let phase = mix.phase(bench.rate(mix), 0.0, self.seconds);
+        let phase = Phase {
+            watched: bench.servers.ranks_of(self.server, self.replicated),
+            ..mix.phase(bench.rate(mix), 0.0, self.seconds)
+        };
         if happened == ServerEvent::CameBack {
             // Its first request comes at once: it is slow from the next stage on.
             let later = Some((self.seconds, self.slow));
@@ -184,7 +190,7 @@ impl Failures {
         Stretch { at_s, imbalance: imbalance(&loads), its, dropped: dropped / served.max(1.0) }
     }
 
-    fn tell(&self, report: &mut Report, run: &Run<'_>, stages: &[Stage]) {
+    fn tell(&self, report: &mut Report, run: &Run<'_>, stages: &[Stage], lease_ms: u64) {
         let mut table = Table::new(&[
             "server",
             "balanced after",
@@ -219,6 +225,15 @@ impl Failures {
                 // Over the average: one that does as much as others was not slow, and nothing
                 // was seen.
                 report.summarize("slow_load", last.its);
+            }
+            if stage.happened == ServerEvent::Died {
+                // Renewed every third of a lease, all leases have so much left.
+                let names = ["died_replicated_answered", "died_replicated_answered_in_a_lease"];
+                for (name, within_ms) in names.into_iter().zip([lease_ms * 2 / 3, lease_ms]) {
+                    if let Some(answered) = stage.result.watched_answered(within_ms) {
+                        report.summarize(name, answered);
+                    }
+                }
             }
             report.count(&format!("failed_requests_{name}"), stage.failed);
             report.rows.extend(stage.stretches.iter().map(|s| {

@@ -112,6 +112,7 @@ fn run(theta: f64) -> Summary {
             hottest: &hottest,
             load: &|key| estimates.of(key),
             threshold: threshold.part() * average,
+            is_lapsed: &|_| true,
             home: &|key| Some(load.homes[load.ranks[key]]),
             entry: &|_, at| Some(at),
             server_of: &|at| at,

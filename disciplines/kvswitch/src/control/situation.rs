@@ -16,9 +16,10 @@ pub struct Situation<'a> {
     pub load: &'a dyn Fn(&Key) -> f64,
     /// Requests of a window beyond which a key gets another server.
     pub threshold: f64,
-    /// The place where a key's reads come to by themselves; none: nobody is there, and it leaves
-    /// the table.
+    /// The place where a key's reads come to by themselves; none: nobody is there.
     pub home: &'a dyn Fn(&Key) -> Option<usize>,
+    /// Whether nobody has been there for so long that no replica answers any longer.
+    pub is_lapsed: &'a dyn Fn(&Key) -> bool,
     /// The place at which a server has a key; none: it may not have it.
     pub entry: &'a dyn Fn(&Key, usize) -> Option<usize>,
     /// The server of a place.

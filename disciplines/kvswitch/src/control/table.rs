@@ -106,13 +106,21 @@ impl Table {
         self.orphans(situation).chain(planned).take(situation.changes).collect()
     }
 
-    /// Keys whose home is away: no replica can be had there, and none goes on for long, so reads of
-    /// it would cost others and get no answer.
+    /// Keys whose home is away, where that changes something. Replicas go on for a lease, and have
+    /// all turns for so long; no further ones can be had. Then reads would cost them and get no
+    /// answer.
     fn orphans(&self, situation: &Situation<'_>) -> impl Iterator<Item = Assignment> {
-        let orphans = self.keys.keys().filter(|key| (situation.home)(key).is_none());
-        orphans
-            .filter(|key| !(situation.busy)(key))
-            .map(|key| Assignment { key: key.clone(), servers: vec![] })
+        let is_orphan = |key| (situation.home)(key).is_none() && !(situation.busy)(key);
+        let orphans = self.keys.iter().filter(move |(key, _)| is_orphan(key));
+        orphans.filter_map(|(key, servers)| {
+            let stays = |at: &&usize| situation.may[(situation.server_of)(**at)];
+            let left: Places = match (situation.is_lapsed)(key) {
+                true => vec![],
+                false => servers.iter().filter(stays).copied().collect(),
+            };
+            let key = key.clone();
+            (left.len() < servers.len()).then_some(Assignment { key, servers: left })
+        })
     }
 
     /// What a key is to have, if that is to change.

@@ -276,6 +276,25 @@ fn a_store_that_is_gone_has_no_reads_after_a_window_and_replicas_again_when_it_i
 }
 
 #[test]
+fn while_its_home_is_away_a_key_s_replicas_have_its_reads_for_a_lease() {
+    let mut rig = Rig::new();
+    let hot = key_of(1, 0);
+    (0..3).for_each(|_| rig.window(&load()));
+    rig.tell(|to, now, out| to.store_detached(now, store(1), out));
+    let mut at_others = 0;
+    while at_others < 10 && rig.items.contains_key(&hot) {
+        rig.window(&load());
+        at_others += usize::from(!rig.places(&hot).contains(&1));
+    }
+    assert_eq!(at_others, limits().lease.as_secs() as usize);
+    assert!(!rig.items.contains_key(&hot), "who answered may do so no longer");
+    assert!((0..STORES).all(|at| !rig.held[&store(at)].contains_key(&hot)), "nobody holds it");
+    rig.tell(|to, now, out| to.store_attached(now, store(1), out));
+    (0..3).for_each(|_| rig.window(&load()));
+    assert!(rig.is_right(&hot) && rig.places(&hot).len() > 1);
+}
+
+#[test]
 fn a_switch_that_lost_its_items_has_them_again() {
     let mut rig = Rig::new();
     (0..3).for_each(|_| rig.window(&load()));

@@ -428,6 +428,16 @@ impl<'a> Servers<'a> {
         both.map(|(r, w)| r * (1.0 - write_ratio) + w * write_ratio).collect()
     }
 
+    /// The ranks of a server's keys (0 is the hottest) among so many of the hottest.
+    pub fn ranks_of(&self, server: usize, hottest: usize) -> Vec<u32> {
+        self.by_rank.ranks_of(server, hottest)
+    }
+
+    /// How long a lease of the servers lasts, in milliseconds.
+    pub fn lease_ms(&self) -> u64 {
+        self.cluster.lease_ms.into()
+    }
+
     /// The rate at which servers of these shares, or the switch before them, lose as much as
     /// is allowed.
     pub fn bound(&self, shares: &[f64]) -> f64 {

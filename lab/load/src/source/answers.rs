@@ -83,6 +83,7 @@ pub(super) fn take_answer(
     let latency = now.saturating_sub(sent.due_ns);
     let cached = header.flags.has(Flags::CACHED);
     counts.answered += 1;
+    counts.watched_answered += u32::from(run.watched.contains(&(sent.tenant, sent.key)));
     counts.cached += u32::from(cached);
     result.answered += 1;
     result.cached += u64::from(cached);

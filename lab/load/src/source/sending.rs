@@ -127,8 +127,10 @@ impl Source {
             let interval_ns = self.config.interval_ms * 1_000_000;
             ((now_ns - run.measured_from_ns) / interval_ns) as u32
         };
+        let is_watched = run.watched.contains(&(tenant as u16, key));
         if let Some(counts) = run.interval(interval) {
             counts.sent += 1;
+            counts.watched += u32::from(is_watched);
             run.result.sent += 1;
             run.result.writes_sent += u64::from(is_write);
             run.result.tenants[tenant].sent += 1;

@@ -67,6 +67,8 @@ pub struct Side {
     /// Items that the switch lost, and is to have again.
     missing: BTreeSet<Key>,
     paused: BTreeMap<Key, Duration>,
+    /// Places of stores that are not there or do not answer, and since when.
+    absent: BTreeMap<usize, Duration>,
     accuracy: Accuracy,
     excess: f64,
     /// Whether what was planned last is there.
@@ -115,6 +117,7 @@ impl Side {
             inherited: BTreeSet::new(),
             missing: BTreeSet::new(),
             paused: BTreeMap::new(),
+            absent: BTreeMap::new(),
             accuracy: Accuracy::default(),
             excess: 0.0,
             settled: false,
@@ -158,6 +161,7 @@ impl Side {
         }
         self.ring = Ring::new(self.switch, stores);
         self.servers.resize(self.ring.len());
+        self.absent.clear();
         self.configured = None;
         self.settled = false;
     }

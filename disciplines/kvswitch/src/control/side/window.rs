@@ -76,7 +76,8 @@ impl Side {
         self.move_threshold(average, &expected.may, most.unwrap_or(0.0));
         let changes = self.limits.settings[settings::CHANGES] as usize - copied;
         if self.attached && expected.may.contains(&true) {
-            self.plan(changes, &expected, &hottest, stores, there, out);
+            self.look_who_is_there(now, &expected.may, there);
+            self.plan(now, changes, &expected, &hottest, stores, there, out);
         }
         self.wanted = self.wanted.max(worth);
     }
@@ -209,8 +210,21 @@ impl Side {
         server.map_or(1.0, |server| self.servers.weight(server))
     }
 
+    fn look_who_is_there(&mut self, now: Duration, may: &[bool], there: &[bool]) {
+        for (at, is_there) in there.iter().enumerate() {
+            let answers = self.ring.server_of(at).is_none_or(|server| may[server]);
+            if *is_there && answers {
+                self.absent.remove(&at);
+            } else {
+                self.absent.entry(at).or_insert(now);
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all of it is of the window that ended")]
     fn plan(
         &mut self,
+        now: Duration,
         mut changes: usize,
         expected: &Forecast,
         hottest: &[(Key, f64)],
@@ -245,6 +259,10 @@ impl Side {
             home: &|key| {
                 let home = self.ring.home(key, stores, there);
                 home.filter(|at| there[*at] && may[server_of(*at)])
+            },
+            is_lapsed: &|key| {
+                let since = self.absent.get(&stores.home_of(key));
+                since.is_none_or(|since| now >= *since + self.limits.lease)
             },
             entry: &|key, server| {
                 let entry = self.ring.entry(server, key, stores, there);

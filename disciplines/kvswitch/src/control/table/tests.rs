@@ -18,6 +18,8 @@ struct Case {
     may: Vec<bool>,
     /// A server that is there, and may have no turns.
     behind: Option<usize>,
+    /// Whether who is not there has not been for a lease.
+    lapsed: bool,
     room: usize,
     changes: usize,
     weights: [f64; 8],
@@ -30,6 +32,7 @@ impl Case {
             loads: loads.iter().map(|(n, load)| (key(*n), *load)).collect(),
             may: vec![true; 8],
             behind: None,
+            lapsed: true,
             room: 100,
             changes: 100,
             weights: [1.0; 8],
@@ -45,6 +48,7 @@ impl Case {
             load: &|_| 0.0,
             threshold: 100.0,
             home: &|key| Some(home(key)).filter(|at| self.may[*at]),
+            is_lapsed: &|_| self.lapsed,
             entry: &|_, at| Some(at).filter(|at| takes[*at]),
             server_of: &|at| at,
             loads: &self.present(table),
@@ -225,9 +229,13 @@ fn a_dead_server_is_left_at_once_and_has_nothing_until_it_is_back() {
     given.carry_out(&mut table);
     let servers = table.servers(&key(1)).unwrap();
     assert!(servers.len() == 4 && !servers.contains(&5), "{servers:?}");
-    // Whose home is dead has no use of others: soon they may not answer either.
+    // Where a home is dead the others go on for a lease, and have its turn.
     given.may[2] = false;
     given.changes = 10;
+    given.lapsed = false;
+    given.carry_out(&mut table);
+    assert_eq!(table.servers(&key(2)), Some(&vec![6]));
+    given.lapsed = true;
     given.carry_out(&mut table);
     assert_eq!(table.servers(&key(2)), None);
     assert!(table.servers(&key(4)).is_some());
