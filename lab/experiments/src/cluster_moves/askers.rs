@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// How long a client waits for an answer.
-const WITHIN: Duration = Duration::from_secs(1);
+pub(super) const WITHIN: Duration = Duration::from_secs(1);
 /// From one attempt to the next, where one was refused.
 const AGAIN: Duration = Duration::from_millis(5);
 /// Nodes to which a client is sent on for one command.
