@@ -375,7 +375,7 @@ impl EventLoop {
         let Err(miss) = self.read_local(at, command, name, (key, store)) else { return Next::On };
         // The store knows the value of such a key, or is asking for it: Redis need not be asked by
         // each gateway that has no copy.
-        let hot = self.goes_by_network(key, miss == kit::Miss::AtStore);
+        let hot = self.goes_by_network((key, store), miss == kit::Miss::AtStore);
         let upstream = self.upstream_way(at, store, false);
         let client = &mut self.clients[at];
         if client.writes() > 0 {
@@ -399,7 +399,7 @@ impl EventLoop {
         let waiter = Waiter::Client { place: at, number, answer };
         let pending = self.pending(waiter, command);
         if let Some(reads) = &mut self.reads {
-            reads.ask(name, key, pending, protocol);
+            reads.ask(name, (key, store), pending, protocol);
         }
         Next::On
     }

@@ -13,12 +13,16 @@ use super::{
 };
 
 impl EventLoop {
-    /// Whether a read of the key with this hash is to go by the network; `is_at_store`: its store
-    /// is at work on it.
-    pub(super) fn goes_by_network(&mut self, hash: u64, is_at_store: bool) -> bool {
+    /// Whether a read of the key with this hash is to go by the network to its store;
+    /// `is_at_store`: that is at work on it.
+    pub(super) fn goes_by_network(
+        &mut self,
+        (hash, store): (u64, usize),
+        is_at_store: bool,
+    ) -> bool {
         let Some(reads) = self.reads.as_mut().filter(|_| hash != 0) else { return false };
         let is_hot = self.sketch.as_mut().is_none_or(|sketch| sketch.read(hash));
-        (is_hot || is_at_store) && reads.is_there(self.now)
+        (is_hot || is_at_store) && reads.is_there(store, self.now)
     }
 
     pub(super) fn network_event(&mut self, token: Token) {

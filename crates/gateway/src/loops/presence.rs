@@ -1,13 +1,13 @@
-//! Whether the network is there: where nothing answered, few reads are tried.
+//! Whether a store answers by the network: where nothing answered, few reads are tried.
 
 use std::time::{Duration, Instant};
 
-/// Reads in a row without an answer after which the network is taken for gone.
+/// Reads in a row without an answer after which a store is taken for gone.
 const GONE_AFTER: u32 = 3;
 /// It is tried again with one read so often.
 const TRIED_EVERY: Duration = Duration::from_secs(1);
 
-/// What is known of the network by the reads that went there.
+/// What is known of a store by the reads that went there by the network.
 pub(super) struct Presence {
     unanswered: u32,
     tried_again: Instant,

@@ -17,6 +17,8 @@ use super::{packets::Packets, presence::Presence, upstream::PendingCommand};
 struct Key {
     name: Box<[u8]>,
     hash: u64,
+    /// The number of its store.
+    store: usize,
     /// Who is answered by the read that is on its way, or leaves at the end of this round.
     now: Vec<(PendingCommand, u8)>,
     /// Who is answered by the one after it.
@@ -50,7 +52,8 @@ pub(super) struct Reads {
     by_call: HashMap<u64, usize>,
     /// Keys of which a read leaves at the end of this round.
     leaving: Vec<usize>,
-    presence: Presence,
+    /// Of each store: one that is there says nothing of another.
+    presences: Vec<Presence>,
 }
 
 impl Reads {
@@ -62,17 +65,27 @@ impl Reads {
             by_name: HashTable::new(),
             by_call: HashMap::new(),
             leaving: vec![],
-            presence: Presence::new(Instant::now()),
+            presences: vec![],
         }
     }
 
-    /// Whether a read has a chance of an answer: where nothing answered, few are tried.
-    pub fn is_there(&mut self, now: Instant) -> bool {
-        self.presence.tries(now)
+    /// Whether a read of a key of this store has a chance of an answer: where nothing answered,
+    /// few are tried.
+    pub fn is_there(&mut self, store: usize, now: Instant) -> bool {
+        if store >= self.presences.len() {
+            self.presences.resize_with(store + 1, || Presence::new(now));
+        }
+        self.presences[store].tries(now)
     }
 
-    /// Has a key read for somebody, who is answered in this protocol.
-    pub fn ask(&mut self, name: &[u8], hash: u64, pending: PendingCommand, protocol: u8) {
+    /// Has a key of this store read for somebody, who is answered in this protocol.
+    pub fn ask(
+        &mut self,
+        name: &[u8],
+        (hash, store): (u64, usize),
+        pending: PendingCommand,
+        protocol: u8,
+    ) {
         let keys = &mut self.keys;
         if let Some(at) = self.by_name.find(hash, |at| *keys[*at].name == *name) {
             let key = &mut keys[*at];
@@ -80,7 +93,7 @@ impl Reads {
             return waiters.push((pending, protocol));
         }
         let now = vec![(pending, protocol)];
-        let key = Key { name: name.into(), hash, now, next: vec![], is_away: false };
+        let key = Key { name: name.into(), hash, store, now, next: vec![], is_away: false };
         let at = keys.insert(key);
         self.by_name.insert_unique(hash, at, |at| keys[*at].hash);
         self.leaving.push(at);
@@ -105,14 +118,15 @@ impl Reads {
         let hash = key.hash;
         let waiters = std::mem::take(&mut key.now);
         let next = std::mem::take(&mut key.next);
+        let presence = self.presences.get_mut(key.store);
         let later = match &answer {
             Ok(_) => {
-                self.presence.answered();
+                presence.into_iter().for_each(Presence::answered);
                 key.now = next;
                 vec![]
             }
             Err(_) => {
-                self.presence.unanswered(now);
+                presence.into_iter().for_each(|presence| presence.unanswered(now));
                 next
             }
         };

@@ -124,7 +124,7 @@ impl EventLoop {
         let waiter = Waiter::Client { place: at, number: client.number, answer };
         let pending = PendingCommand { waiter, command, asked: self.now, writes: false };
         if let Some(reads) = &mut self.reads {
-            reads.ask(name, key, pending, client.protocol);
+            reads.ask(name, (key, 0), pending, client.protocol);
         }
         Next::On
     }
@@ -172,7 +172,7 @@ impl EventLoop {
         let EndedRead { waiters, later, name, hash, .. } = read;
         for (pending, protocol) in later {
             if let Some(reads) = &mut self.reads {
-                reads.ask(&name, hash, pending, protocol);
+                reads.ask(&name, (hash, 0), pending, protocol);
             }
         }
         let Some(jobs) = &self.jobs else { return };
