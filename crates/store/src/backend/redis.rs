@@ -53,7 +53,7 @@ use super::{
     remote::{Command, Health, Outcome, Protocol, Remote, Verb},
 };
 use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
-pub(crate) use address::{addresses, plain_urls};
+pub(crate) use address::{addresses, node_at, plain_urls};
 use answers::lost;
 pub(crate) use dial::{Dial, Reader, Writer};
 use eviction::{Eviction, MARKS};
@@ -185,10 +185,14 @@ impl Redis {
                 }
             }
         }
-        if self.search.take_lost()
-            && let Some(notices) = &self.notices
-        {
-            notices.everything();
+        if self.search.take_lost() {
+            match &self.notices {
+                Some(notices) => notices.everything(),
+                // Nobody is told of changes: copies go with the connection.
+                None => {
+                    self.over.get_or_insert_with(|| "slots have another master".into());
+                }
+            }
         }
         if self.search.follower().is_some() {
             self.settle();
@@ -289,7 +293,10 @@ impl Protocol for Redis {
         self.eviction.mark(&mut link.connection, commands).await?;
         let mut outcomes = carry_out(&mut link.connection, commands, how, &mut faults).await?;
         let read_ns = boot_ns();
-        let is_due = link.is_due(read_ns);
+        // Of marks alone Redis need not have been asked anything: what it is asked now proves that
+        // it can be heard.
+        let asks_nothing = commands.iter().all(|command| matches!(command.verb, Verb::Mark(_)));
+        let is_due = link.is_due(read_ns) || asks_nothing;
         self.follow(commands, &mut outcomes).await;
         let is_followed = |words: &String| self.search.follower().is_some() && is_elsewhere(words);
         let refused = faults.of_server.filter(|words| !is_followed(words));

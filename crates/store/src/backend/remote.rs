@@ -19,7 +19,14 @@ mod task;
 mod tests;
 mod versions;
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Release},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
@@ -56,6 +63,8 @@ pub(super) struct Command {
     pub name: Vec<u8>,
     /// Of the value that is read, or that the key has once it is written.
     pub version: u64,
+    /// The version that its key had to have, and had when it came here.
+    pub compared: Option<u64>,
     pub verb: Verb,
 }
 
@@ -166,6 +175,8 @@ pub(super) struct Remote {
     /// For what the task cannot answer any more.
     completions: Completions,
     versions: Versions,
+    /// All versions below it were forgotten: nothing is there that had them.
+    forgotten: Arc<AtomicU64>,
     /// Says when the first attempt to connect is over.
     tried: Option<oneshot::Receiver<()>>,
     /// Longest value that is of use.
@@ -191,7 +202,10 @@ impl Remote {
         let queue = Queue::new(queue, completions.clone());
         let (ends, tried) = oneshot::channel();
         let attention = Attention::default();
+        let forgotten = Arc::<AtomicU64>::default();
         let task = Task {
+            forgotten: forgotten.clone(),
+            left_at: None,
             protocol,
             watched: watch == Watch::Tracked,
             within,
@@ -209,6 +223,7 @@ impl Remote {
             commands,
             completions,
             versions: Versions::new(base_version, VERSIONS),
+            forgotten,
             most: wire::MAX_VALUE_DEFAULT as usize,
             health,
             attention,
@@ -237,7 +252,7 @@ impl Remote {
         // none later.
         let version = self.versions.of(key);
         let verb = Verb::Get { track, most: self.most, large: None };
-        self.send(Command { ticket, tenant: key.tenant, name, version, verb })
+        self.send(Command { ticket, tenant: key.tenant, name, version, compared: None, verb })
     }
 
     /// What the backend checks of a condition, or that it does not hold.
@@ -277,6 +292,7 @@ impl Backend for Remote {
     }
 
     fn forget_versions(&mut self, version: u64) {
+        self.forgotten.store(version, Release);
         self.versions.forget_all(version);
     }
 
@@ -308,7 +324,8 @@ impl Backend for Remote {
         let named = |(key, reads): &(Key<'_>, u32)| Some((name_of(*key)?, *reads));
         let verb = Verb::Mark(keys.iter().filter_map(named).collect());
         let (ticket, tenant, name, version) = (0, wire::TENANT_SYSTEM, vec![], 0);
-        let _: Answer<()> = self.send(Command { ticket, tenant, name, version, verb });
+        let compared = None;
+        let _: Answer<()> = self.send(Command { ticket, tenant, name, version, compared, verb });
     }
 
     fn put(&mut self, key: Key<'_>, put: Put<'_>, _: u64, ticket: Ticket) -> Answer<Change> {
@@ -336,7 +353,11 @@ impl Backend for Remote {
         } else {
             self.versions.set(key, version);
         }
-        self.send(Command { ticket, tenant: key.tenant, name, version, verb })
+        let compared = match put.condition {
+            Condition::Version(version) => Some(version),
+            Condition::Always | Condition::Absent | Condition::Present => None,
+        };
+        self.send(Command { ticket, tenant: key.tenant, name, version, compared, verb })
     }
 }
 

@@ -25,6 +25,7 @@ mod redirection;
 use std::{sync::Arc, time::Duration};
 
 use bytes::{Buf, Bytes};
+use futures_util::{FutureExt, future::BoxFuture};
 use redis::ConnectionAddr;
 use resp::{Class, ReplyScanner};
 use tokio::{
@@ -75,6 +76,8 @@ pub(super) struct Connection {
     waits: Option<HeldCommands>,
     holds: HoldQueue,
     redirection: Redirection,
+    /// Over when the node that the connection has moved to is no master any more.
+    ceases: Option<BoxFuture<'static, ()>>,
     /// It is a replica's.
     is_replica: bool,
 }
@@ -90,6 +93,7 @@ impl Connection {
             waits: None,
             holds: HoldQueue::default(),
             redirection: Redirection::default(),
+            ceases: None,
             is_replica: false,
             state,
         }
@@ -104,6 +108,7 @@ impl Connection {
         loop {
             let mut upstream = self.state.upstream.anew();
             self.master = MasterEnd::new(upstream.address(), upstream.is_secure());
+            self.ceases = None;
             let opened = match self.state.commands.known(self.state.upstream.commands()).await {
                 Ok(()) => self.state.upstream.open(&self.master.at).await,
                 Err(error) => Err(error),
@@ -231,6 +236,8 @@ impl Connection {
                         self.client_is_gone();
                     }
                 }
+                // What it was sent there comes to nothing any more: another has its place.
+                () = over(&mut self.ceases) => return End::Master,
                 back = self.redirection.back(), if is_away => {
                     match back {
                         Return::Answer(answer, redirects) => {
@@ -523,8 +530,12 @@ impl Connection {
     /// The connection is another node's from now on: what it was sent and has not answered is sent
     /// there.
     fn moves(&mut self, at: ConnectionAddr, leg: Leg) -> (master::Reader, master::Writer) {
+        let (upstream, node) = (self.state.upstream.clone(), master::node_at(&at));
+        self.ceases = node.map(|node| async move { upstream.ceases(&node).await }.boxed());
         self.master.move_to(at, leg.session);
-        for command in self.session.kept() {
+        // What waits for its hold goes there when that is had, and once.
+        let unsent = self.waits.as_ref().map_or(0, |waits| waits.count);
+        for command in self.session.kept(unsent) {
             self.master.output.add(command);
         }
         (leg.reads, leg.writes)
@@ -557,6 +568,14 @@ impl Connection {
             }
             holds.end_all(&upstream, doubts, forgets).await;
         }
+    }
+}
+
+/// Waits for that, if it is to come.
+async fn over(what: &mut Option<BoxFuture<'static, ()>>) {
+    match what {
+        Some(what) => what.await,
+        None => std::future::pending().await,
     }
 }
 

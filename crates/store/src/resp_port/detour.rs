@@ -4,15 +4,17 @@
 //! In: the command, where it goes, and what the client has said of itself, which is said there,
 //! too. Out: the answer, or what may still take place there without one.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
 use resp::ReplyScanner;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    time::timeout,
+    time::{sleep, timeout},
 };
 
-use super::greeting::Greeting;
+use super::{greeting::Greeting, session::KeptCommand};
 use crate::{
     backend::redis::{Reader, Redirect, Session, Upstream, Writer},
     slot_map::NodeAddress,
@@ -22,6 +24,10 @@ use crate::{
 const READ_BYTES: usize = 16 << 10;
 /// A longer answer is not taken: the client is told so.
 const REPLY_BYTES: usize = 64 << 20;
+/// A node that says nothing for so long to a command that waits for nobody is not waited for: the
+/// answers of others stand behind it. To Redis, too, a command that takes longer is none that
+/// others can wait for (`busy-reply-threshold`).
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 /// What the answer to names a connection.
 pub(super) const WHO: &[u8] = b"CLIENT ID\r\nINFO server\r\n";
 
@@ -127,7 +133,7 @@ pub(super) async fn travel(
     leg: Option<Box<Leg>>,
     greeting: Greeting,
     to: Redirect,
-    command: Bytes,
+    command: KeptCommand,
 ) -> Arrival {
     let opened = match leg.and_then(|mut leg| (!leg.is_closed()).then_some(leg)) {
         Some(leg) => Ok(leg),
@@ -141,11 +147,18 @@ pub(super) async fn travel(
     if to.asking {
         bytes.extend_from_slice(b"ASKING\r\n");
     }
-    bytes.extend_from_slice(&command);
+    bytes.extend_from_slice(&command.bytes);
     let answers = 1 + usize::from(to.asking);
+    let late = async {
+        match command.waits {
+            true => std::future::pending().await,
+            false => sleep(ANSWERS_WITHIN).await,
+        }
+    };
     let answered = tokio::select! {
         answered = leg.ask(&bytes, answers) => answered,
         () = upstream.ceases(&to.at) => Err(anyhow::anyhow!("it is no master any more")),
+        () = late => Err(anyhow::anyhow!("it has said nothing for {ANSWERS_WITHIN:?}")),
     };
     match answered {
         Ok(answer) => Arrival::Answered(answer, leg),

@@ -63,6 +63,8 @@ pub struct KeptCommand {
     pub bytes: Bytes,
     /// It may change something.
     pub writes: bool,
+    /// It may wait until others do something.
+    pub waits: bool,
 }
 
 /// What may be done where a command's slot is at another node.
@@ -371,7 +373,8 @@ impl Session {
     pub fn keeps(&mut self, writes: bool, command: Option<&[u8]>) {
         let Some(last) = self.unanswered.back_mut() else { return };
         last.writes = writes;
-        let kept = |bytes| KeptCommand { bytes: Bytes::copy_from_slice(bytes), writes };
+        let waits = last.expected == ExpectedAnswer::Blocking;
+        let kept = |bytes| KeptCommand { bytes: Bytes::copy_from_slice(bytes), writes, waits };
         last.kept = command.map(kept);
     }
 
@@ -432,13 +435,19 @@ impl Session {
             return Movable::No;
         }
         let Some(kept) = &front.kept else { return Movable::No };
-        let is_watch = front.expected == ExpectedAnswer::Watch;
         let plain = matches!(front.expected, ExpectedAnswer::Plain | ExpectedAnswer::Blocking);
-        match (&self.in_multi, is_watch) {
-            (None, false) if plain => Movable::Alone(kept.clone()),
-            (None, true) if !self.watches && self.unanswered.len() == 1 => Movable::Whole(vec![]),
+        let begins = match front.expected {
+            ExpectedAnswer::Watch => !self.watches,
+            ExpectedAnswer::Subscription(_) => true,
+            _ => false,
+        };
+        match &self.in_multi {
+            None if plain => Movable::Alone(kept.clone()),
+            // What a client is told unasked it is told by this node alone.
+            _ if self.is_monitor || self.subscriptions.any() => Movable::No,
+            None if begins && self.unanswered.len() == 1 => Movable::Whole(vec![]),
             // A key that was watched may have been written meanwhile.
-            (Some(_), false) if !self.watches => {
+            Some(_) if !self.watches && front.expected != ExpectedAnswer::Watch => {
                 let all_kept = self.unanswered.iter().all(|command| command.kept.is_some());
                 let queued = self.queued.clone().filter(|_| all_kept);
                 queued.map_or(Movable::No, Movable::Whole)
@@ -447,9 +456,11 @@ impl Session {
         }
     }
 
-    /// What was sent and is not answered, in order.
-    pub fn kept(&self) -> impl Iterator<Item = &Bytes> {
-        self.unanswered.iter().filter_map(|command| Some(&command.kept.as_ref()?.bytes))
+    /// What was sent and is not answered, in order; the last so many commands were not sent.
+    pub fn kept(&self, unsent: usize) -> impl Iterator<Item = &Bytes> {
+        let sent = self.unanswered.len().saturating_sub(unsent);
+        let commands = self.unanswered.iter().take(sent);
+        commands.filter_map(|command| Some(&command.kept.as_ref()?.bytes))
     }
 
     /// The port has asked something of its own.

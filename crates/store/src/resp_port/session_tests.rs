@@ -29,6 +29,7 @@ fn table() -> CommandTable {
         "unsubscribe",
         "psubscribe",
         "punsubscribe",
+        "ssubscribe",
         "monitor",
         "client",
         "replconf",
@@ -330,6 +331,49 @@ fn what_a_client_keeps_is_read_at_the_node_that_tells_of_its_changes() {
     world.asks("CLIENT TRACKING ON");
     world.hears("+OK\r\n");
     assert!(!movable(&mut world));
+}
+
+/// What the connection is sent at another node is what it was sent at this one, and no more.
+#[test]
+fn a_transaction_that_moves_takes_along_what_was_sent_and_not_what_waits_for_its_hold() {
+    let mut world = World::new();
+    world.asks("MULTI");
+    world.session.keeps(false, Some(b"MULTI\r\n"));
+    world.hears("+OK\r\n");
+    world.asks("SET k v");
+    world.session.keeps(true, Some(b"SET k v\r\n"));
+    assert_eq!(world.asks("EXEC"), holds(&["k"]));
+    world.session.keeps(true, Some(b"EXEC\r\n"));
+    assert_eq!(world.session.movable(), Movable::Whole(vec!["MULTI\r\n".into()]));
+    assert_eq!(world.session.kept(1).collect::<Vec<_>>(), ["SET k v\r\n"]);
+    assert_eq!(world.session.kept(0).collect::<Vec<_>>(), ["SET k v\r\n", "EXEC\r\n"]);
+}
+
+#[test]
+fn a_connection_with_subscriptions_stays_and_one_without_goes_to_its_channel() {
+    let mut world = World::new();
+    world.asks("HELLO 3");
+    world.hears("%0\r\n");
+    world.asks("SSUBSCRIBE a");
+    world.session.keeps(false, Some(b"SSUBSCRIBE a\r\n"));
+    assert_eq!(world.session.movable(), Movable::Whole(vec![]));
+    world.hears(">3\r\n$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n");
+    world.asks("SSUBSCRIBE b");
+    world.session.keeps(false, Some(b"SSUBSCRIBE b\r\n"));
+    assert_eq!(world.session.movable(), Movable::No);
+    world.hears("-MOVED 1 127.0.0.1:1\r\n");
+    world.asks("MULTI");
+    world.session.keeps(false, Some(b"MULTI\r\n"));
+    world.hears("+OK\r\n");
+    world.asks("SET k v");
+    world.session.keeps(true, Some(b"SET k v\r\n"));
+    assert_eq!(world.session.movable(), Movable::No);
+    world.hears("-MOVED 1 127.0.0.1:1\r\n");
+    world.asks("DISCARD");
+    world.hears("+OK\r\n");
+    world.asks("GET k");
+    world.session.keeps(false, Some(b"GET k\r\n"));
+    assert!(matches!(world.session.movable(), Movable::Alone(_)));
 }
 
 #[test]

@@ -33,6 +33,7 @@ fn get(name: String) -> Command {
         tenant: 0,
         name: name.into_bytes(),
         version: 0,
+        compared: None,
         verb: Verb::Get { track, most, large },
     }
 }

@@ -4,7 +4,7 @@
 //! is read when there is no connection, and every second. A map has a number, and one with a lower
 //! number than that before is of nodes that have not heard of what is new: it is not believed.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context, bail};
 use redis::{ConnectionAddr, ConnectionInfo};
@@ -30,7 +30,9 @@ pub(super) struct Follower {
     read_ns: u64,
     /// Slots of the store that other shards have by that map, in ascending order.
     away: Vec<u32>,
-    /// Other shards have some that they did not have before.
+    /// The masters of the shards that have those.
+    away_at: BTreeSet<NodeAddress>,
+    /// Other shards have some that they did not have before, or have another master.
     has_lost: bool,
     /// Where masters are by that map, and were; nothing before there is one.
     masters: watch::Sender<Masters>,
@@ -48,6 +50,7 @@ impl Follower {
             reading: None,
             read_ns: 0,
             away: vec![],
+            away_at: BTreeSet::new(),
             has_lost: false,
             masters,
         }
@@ -117,8 +120,8 @@ impl Follower {
         !self.away.is_empty() && self.away.binary_search(&wire::cluster_slot(key)).is_ok()
     }
 
-    /// Whether slots have gone to other shards since this was asked last: whatever is granted of
-    /// them may have been changed there.
+    /// Whether slots have gone to other shards since this was asked last, or those have other
+    /// masters: whatever is granted or known of them may have been changed there, or be lost.
     pub fn take_lost(&mut self) -> bool {
         std::mem::take(&mut self.has_lost)
     }
@@ -143,7 +146,11 @@ impl Follower {
             );
         }
         self.has_lost |= away.iter().any(|slot| self.away.binary_search(slot).is_err());
+        let owners = away.iter().filter_map(|slot| map.owner(*slot));
+        let away_at = owners.map(|owner| map.shards[owner].master.clone()).collect();
+        self.has_lost |= !self.away_at.is_superset(&away_at);
         self.away = away;
+        self.away_at = away_at;
         self.masters.send_if_modified(|masters| masters.become_those(&map.masters));
         self.map = Some(map);
         Ok(())
@@ -190,15 +197,21 @@ mod tests {
     }
 
     fn map(epoch: u64, a: &str, b: &str) -> SlotMap {
+        map_with("b h:2@3", epoch, a, b)
+    }
+
+    /// With this name and place of the second master.
+    fn map_with(second: &str, epoch: u64, a: &str, b: &str) -> SlotMap {
+        let id = &second[..1];
         let text = |own: &str| {
             let flag = |id| if id == own { "myself," } else { "" };
             format!(
-                "a h:1@2 {}master - 0 0 1 connected {a}\nb h:2@3 {}master - 0 0 {epoch} connected {b}\n",
+                "a h:1@2 {}master - 0 0 1 connected {a}\n{second} {}master - 0 0 {epoch} connected {b}\n",
                 flag("a"),
-                flag("b")
+                flag(id)
             )
         };
-        let views = ["a", "b"].map(|own| NodeView::parse(&text(own), "h").unwrap());
+        let views = ["a", id].map(|own| NodeView::parse(&text(own), "h").unwrap());
         SlotMap::of(&views).unwrap()
     }
 
@@ -220,7 +233,13 @@ mod tests {
         assert!(follower.believe(map(2, "0-9", "10-16383")).is_err());
         follower.believe(map(3, "0-7", "8-16383")).unwrap();
         assert!(!follower.take_lost(), "some came back");
-        follower.believe(map(4, "0-2", "3-16383")).unwrap();
+        // What the other shard's next master has of these slots may be less.
+        let successor = map_with("c h:3@4", 4, "0-7", "8-16383");
+        follower.believe(successor.clone()).unwrap();
+        assert!(follower.take_lost());
+        follower.believe(successor).unwrap();
+        assert!(!follower.take_lost());
+        follower.believe(map(5, "0-2", "3-16383")).unwrap();
         assert_eq!((port(&follower), follower.away.len()), ("h:2".into(), 3));
     }
 }

@@ -261,7 +261,8 @@ mod tests {
         let mut nodes = OtherNodes::new(Dial { connector: None, within: Duration::from_secs(360) });
         let mut former = FormerSessions::default();
         let verb = Verb::Delete { only_if: OnlyIf::Always };
-        let command = Command { ticket: 1, tenant: 0, name: b"k".into(), version: 1, verb };
+        let command =
+            Command { ticket: 1, tenant: 0, name: b"k".into(), version: 1, compared: None, verb };
         // It says who it is, and does not answer to the command.
         let serves = async {
             let (mut node, _) = listener.accept().await.unwrap();

@@ -50,8 +50,10 @@ pub(super) fn redirected(
             Outcome::Refused(refusal) => Redirect::in_words(refusal.words(), host),
             _ => None,
         };
-        let behind = || written.get(&command.name[..]).filter(|_| is_read).cloned();
-        let Some(to) = said.or_else(behind) else { continue };
+        // A read goes where the write goes and behind it, also where it was told otherwise: that
+        // may be news of a moment later, and be asked before.
+        let behind = written.get(&command.name[..]).filter(|_| is_read).cloned();
+        let Some(to) = behind.or(said) else { continue };
         if !is_read {
             written.insert(&command.name, to.clone());
         }
@@ -82,6 +84,7 @@ pub(crate) fn put_off(words: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::{Refusal, remote::OnlyIf};
 
     #[test]
     fn where_a_slot_is_a_node_says() {
@@ -99,6 +102,27 @@ mod tests {
         for (words, expected) in rows {
             assert_eq!(Redirect::in_words(words, "here"), expected, "{words}");
         }
+    }
+
+    #[test]
+    fn a_read_follows_the_write_before_it_whatever_it_was_told_itself() {
+        let command = |name: &[u8], verb| Command {
+            ticket: 0,
+            tenant: 0,
+            name: name.into(),
+            version: 0,
+            compared: None,
+            verb,
+        };
+        let get = || Verb::Get { track: false, most: 1, large: None };
+        let delete = Verb::Delete { only_if: OnlyIf::Always };
+        let commands = [command(b"j", get()), command(b"k", delete), command(b"k", get())];
+        let told = ["MOVED 7 h:2", "ASK 8 h:2", "MOVED 8 h:2"];
+        let outcomes = told.map(|words| Outcome::Refused(Refusal::new(words)));
+        let from = ConnectionAddr::Tcp("h".into(), 1);
+        let parts = redirected(&from, &commands, &outcomes);
+        let places: Vec<_> = parts.into_iter().map(|(to, places)| (to.asking, places)).collect();
+        assert_eq!(places, [(false, vec![0]), (true, vec![1, 2])]);
     }
 
     #[test]

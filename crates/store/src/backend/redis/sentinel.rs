@@ -159,8 +159,13 @@ async fn ask_all(
 /// What counts of what some of so many Sentinels say.
 fn newest(named: Vec<NamedMaster>, all: usize) -> Result<NamedMaster, String> {
     let heard = named.len();
-    let newest = named.into_iter().max_by_key(|named| named.epoch);
-    newest.filter(|_| heard * 2 > all).ok_or_else(|| {
+    let epoch = named.iter().map(|named| named.epoch).max();
+    let newest: Vec<NamedMaster> =
+        named.into_iter().filter(|named| Some(named.epoch) == epoch).collect();
+    // One that has not heard of all of a failover is not believed before others.
+    let votes = |one: &&NamedMaster| newest.iter().filter(|other| other == one).count();
+    let chosen = newest.iter().max_by_key(votes).cloned();
+    chosen.filter(|_| heard * 2 > all).ok_or_else(|| {
         format!(
             "{heard} of {all} Sentinels have answered: expected more than half of them, for the others may know better"
         )
@@ -171,29 +176,30 @@ async fn ask(at: ConnectionInfo, name: &str, dial: &Dial) -> anyhow::Result<Name
     let place = at.addr().clone();
     let ask = async {
         let (mut connection, _carries) = dial.connection(at, &AsyncConnectionConfig::new()).await?;
-        let mut command = redis::cmd("SENTINEL");
-        command.arg("MASTER").arg(name);
-        named_in(&command.query_async::<Value>(&mut connection).await?)
+        let mut asked = redis::pipe();
+        asked.cmd("SENTINEL").arg("MASTER").arg(name);
+        asked.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+        let (told, at): (Value, Option<(String, u16)>) = asked.query_async(&mut connection).await?;
+        let (host, port) = at.context("it does not know the master")?;
+        named_in(&told, NodeAddress { host, port })
     };
     let named = timeout(dial.within, ask).await.map_err(anyhow::Error::from).flatten();
     named.with_context(|| format!("SENTINEL MASTER {name} of {place}"))
 }
 
-/// What the answer to SENTINEL MASTER names: fields and their values, in turn.
-fn named_in(answer: &Value) -> anyhow::Result<NamedMaster> {
+/// What the answer to SENTINEL MASTER says of the master there: fields and their values, in turn.
+/// Of these the address is not taken: the Sentinel that leads a failover has the new number beside
+/// the old address until all replicas follow.
+fn named_in(answer: &Value, at: NodeAddress) -> anyhow::Result<NamedMaster> {
     let fields: Vec<(String, String)> = redis::from_redis_value(answer.clone())?;
     let field = |name: &str| {
         let found = fields.iter().find(|(field, _)| field == name).map(|(_, value)| value);
         found.with_context(|| format!("it does not tell {name}"))
     };
-    let (host, port) = (field("ip")?, field("port")?.parse()?);
-    if host.is_empty() || port == 0 {
+    if at.host.is_empty() || at.port == 0 {
         bail!("it does not know where that is");
     }
-    Ok(NamedMaster {
-        at: NodeAddress { host: host.clone(), port },
-        epoch: field("config-epoch")?.parse()?,
-    })
+    Ok(NamedMaster { at, epoch: field("config-epoch")?.parse()? })
 }
 
 #[cfg(test)]
@@ -230,6 +236,7 @@ mod tests {
         let port = |said: &[NamedMaster]| newest(said.to_vec(), 3).map(|named| named.at.port);
         assert_eq!(port(&[named(1, 1), named(2, 2)]), Ok(2));
         assert_eq!(port(&[named(1, 5), named(2, 2), named(2, 2)]), Ok(1));
+        assert_eq!(port(&[named(2, 5), named(2, 5), named(1, 5)]), Ok(2));
         assert!(port(&[named(1, 1)]).unwrap_err().starts_with("1 of 3 Sentinels"));
         let mut follower = sentinels("h:1/m").unwrap();
         assert!(follower.believe(named(2, 2)).is_ok() && follower.believe(named(3, 2)).is_ok());
@@ -239,12 +246,14 @@ mod tests {
     #[test]
     fn an_answer_tells_where_the_master_is() {
         let text = |word: &str| Value::BulkString(word.into());
-        let words = ["name", "m", "ip", "10.0.0.7", "port", "6379", "config-epoch", "4"];
-        let answer = Value::Array(words.map(text).to_vec());
+        let words = ["name", "m", "ip", "10.0.0.6", "port", "6379", "config-epoch", "4"];
+        let answer = |words: &[&str]| Value::Array(words.iter().map(|word| text(word)).collect());
+        // In the midst of a failover it leads the Sentinel has another address there.
         let at = NodeAddress { host: "10.0.0.7".into(), port: 6379 };
-        assert_eq!(named_in(&answer).unwrap(), NamedMaster { at, epoch: 4 });
-        assert!(
-            named_in(&Value::Array(words[..4].iter().map(|word| text(word)).collect())).is_err()
+        assert_eq!(
+            named_in(&answer(&words), at.clone()).unwrap(),
+            NamedMaster { at: at.clone(), epoch: 4 }
         );
+        assert!(named_in(&answer(&words[..4]), at).is_err());
     }
 }

@@ -63,6 +63,8 @@ impl FormerSessions {
             Some(session) => {
                 if self.sessions.len() == MOST {
                     self.sessions.remove(0);
+                    // What it was asked may take place still, and nobody could say that it has not.
+                    self.unnamed = true;
                 }
                 self.sessions.push((at.clone(), session));
             }
@@ -125,6 +127,15 @@ async fn answers(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_that_is_forgotten_is_never_said_to_be_over() {
+        let at = |port| ConnectionAddr::Tcp("h".into(), port);
+        let session = |id| Some(Session { run_id: "4e5f".into(), id });
+        let mut former = FormerSessions::default();
+        (0..=MOST as i64).for_each(|id| former.add(&at(if id == 0 { 1 } else { 2 }), session(id)));
+        assert!(!former.are_over(|counts| *counts == at(1)));
+    }
 
     #[test]
     fn a_session_is_a_number_in_a_process() {

@@ -8,6 +8,7 @@ use std::{
 use tokio::sync::mpsc;
 
 use super::{BATCH_BYTES, Command, Completions, Outcome, Verb, completion::completion};
+use crate::backend::Refusal;
 
 /// Requests in one batch.
 pub(super) const BATCH: usize = 256;
@@ -78,6 +79,14 @@ impl Queue {
         {
             *room = room.saturating_sub(first.large_bytes());
             self.batch.extend(self.next.pop_front());
+        }
+    }
+
+    /// Answers some of the batch at once with this refusal.
+    pub fn refuse(&mut self, is_refused: impl Fn(&Command) -> bool, refusal: &Refusal) {
+        for command in self.batch.extract_if(.., |command| is_refused(command)) {
+            let refused = completion(command, Outcome::Refused(refusal.clone()));
+            refused.into_iter().for_each(|refused| drop(self.completions.send(refused)));
         }
     }
 

@@ -1,7 +1,14 @@
 //! The task beside the connection: one batch at a time, and what is answered, and said in the log,
 //! while there is none.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Acquire},
+    },
+    time::Duration,
+};
 
 use tokio::{
     sync::oneshot,
@@ -36,6 +43,10 @@ pub(super) struct Task<P> {
     pub attention: Attention,
     /// Why there is no connection.
     pub why: String,
+    /// All versions below it were forgotten.
+    pub forgotten: Arc<AtomicU64>,
+    /// What that was when another server may have taken the place of one before.
+    pub left_at: Option<u64>,
     /// Is told when the first attempt to connect is over.
     pub tried: Option<oneshot::Sender<()>>,
 }
@@ -130,6 +141,7 @@ impl<P: Protocol> Task<P> {
                 self.give_up(why, self.watched);
                 return true;
             }
+            self.refuse_compared();
             let asked = boot_ns();
             self.health.is_asked(asked);
             let commands = self.queue.batch.len();
@@ -170,9 +182,22 @@ impl<P: Protocol> Task<P> {
         }
     }
 
+    /// Refuses what was compared with a version of a server before: that says nothing of what is
+    /// there now, and until the store has heard of the other server it compares with what is gone.
+    fn refuse_compared(&mut self) {
+        let Some(left_at) = self.left_at else { return };
+        let forgotten = self.forgotten.load(Acquire);
+        let is_stale = |compared: u64| forgotten <= left_at || compared < forgotten;
+        self.queue.refuse(
+            |command| command.compared.is_some_and(is_stale),
+            &Refusal::new("TRYAGAIN another server may be there now"),
+        );
+    }
+
     /// Gives the connection up. `changes`: copies may be of other values than there are.
     fn give_up(&mut self, why: String, changes: bool) {
         if changes {
+            self.left_at = Some(self.forgotten.load(Acquire));
             let everything = Completion::Outside(OutsideEvent::Everything);
             let _ = self.queue.completions.send(everything);
         }

@@ -128,6 +128,53 @@ async fn what_was_read_while_a_write_was_in_doubt_is_not_what_is_there_after_it(
     assert_eq!(put, Answer::Later);
 }
 
+/// A server that is over once, after its first batch: another is there then.
+struct Replaced {
+    batches: usize,
+}
+
+impl Protocol for Replaced {
+    async fn connect(&mut self) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    async fn execute(&mut self, commands: &[Command]) -> anyhow::Result<Vec<Outcome>> {
+        self.batches += usize::from(!commands.is_empty());
+        Ok(vec![Outcome::Done; commands.len()])
+    }
+
+    fn over(&mut self) -> Option<String> {
+        (self.batches == 1).then(|| "the test's other server".into())
+    }
+
+    fn name(&self) -> String {
+        "the test".into()
+    }
+
+    fn disconnect(&mut self) {
+        self.batches += 1;
+    }
+}
+
+#[tokio::test]
+async fn what_was_compared_at_one_server_is_not_carried_out_at_another() {
+    let (completions, mut done) = mpsc::unbounded_channel();
+    let protocol = Replaced { batches: 0 };
+    let mut remote =
+        Remote::start(protocol, Health::new(), Watch::Unneeded, 1, completions, PATIENCE);
+    remote.put(key(1), put_under(2, Condition::Always), 0, 7);
+    let everything = Completion::Outside(crate::backend::OutsideEvent::Everything);
+    assert_eq!(done.recv().await, Some(everything));
+    assert_eq!(done.recv().await, Some(Completion::Change(7, Change::Done(2))));
+    // The store has not looked at that yet, and compares with what the one before had.
+    remote.put(key(1), put_under(3, Condition::Version(2)), 0, 8);
+    let why = Refusal::new("TRYAGAIN another server may be there now");
+    assert_eq!(done.recv().await, Some(Completion::Change(8, Change::Refused(why))));
+    remote.forget_versions(9);
+    remote.put(key(1), put_under(10, Condition::Version(9)), 0, 9);
+    assert_eq!(done.recv().await, Some(Completion::Change(9, Change::Done(10))));
+}
+
 const MIB: usize = 1 << 20;
 
 /// Of keys whose first byte is `l` it says that their values have a MiB, until they are asked

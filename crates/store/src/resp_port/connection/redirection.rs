@@ -3,7 +3,10 @@
 //!
 //! In: what an answer has said of the slot, and what may be sent on. Out: how that ended.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use redis::ConnectionAddr;
@@ -19,6 +22,10 @@ use crate::{
     },
     slot_map::NodeAddress,
 };
+
+/// How long a node that gave no connection is not asked for another: whatever waits behind the
+/// command would wait for that, too.
+const SILENT: Duration = Duration::from_secs(1);
 
 /// A command on its way to another node.
 pub(super) struct Detour {
@@ -69,6 +76,8 @@ pub(super) enum Return {
 pub(super) struct Redirection {
     /// Nodes that were asked something, and as whom: how often the greeting had changed.
     legs: HashMap<NodeAddress, (Box<Leg>, u64)>,
+    /// Nodes that gave no connection, and when.
+    silent: HashMap<NodeAddress, Instant>,
     detour: Option<Detour>,
     removal: Option<Removal>,
 }
@@ -97,14 +106,18 @@ impl Redirection {
         let leg = self.legs.remove(&to.at).filter(|(_, as_whom)| *as_whom == changes);
         let leg = leg.map(|(leg, _)| leg);
         let (upstream, greeting) = (upstream.clone(), greeting.clone());
-        let travels = tokio::spawn(travel(upstream, leg, greeting, to.clone(), command.bytes));
-        self.detour = Some(Detour {
-            to,
-            writes: command.writes,
-            redirects: redirects + 1,
-            greeting: changes,
-            travels,
-        });
+        let writes = command.writes;
+        self.silent.retain(|_, since| since.elapsed() < SILENT);
+        let is_silent = self.silent.contains_key(&to.at);
+        let travels = match is_silent {
+            true => {
+                let why = format!("the node at {}: it gave no connection a moment ago", to.at);
+                tokio::spawn(async { Arrival::NotAsked(why) })
+            }
+            false => tokio::spawn(travel(upstream, leg, greeting, to.clone(), command)),
+        };
+        self.detour =
+            Some(Detour { to, writes, redirects: redirects + 1, greeting: changes, travels });
     }
 
     /// Sends the connection there, with these commands before what is not answered. `line` is
@@ -157,10 +170,12 @@ impl Redirection {
         let Detour { to, writes, redirects, greeting, .. } = detour;
         match arrival {
             Arrival::Answered(answer, leg) => {
+                self.silent.remove(&to.at);
                 self.legs.insert(to.at, (leg, greeting));
                 Return::Answer(answer, redirects)
             }
             Arrival::NotAsked(why) => {
+                self.silent.entry(to.at).or_insert_with(Instant::now);
                 Return::Failure(format!("-TRYAGAIN nothing was done: {why}\r\n").into(), None)
             }
             Arrival::Lost(why, session) => {
