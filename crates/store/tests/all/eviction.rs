@@ -112,9 +112,14 @@ fn a_full_redis_keeps_what_switches_read() {
             {
                 read_at_the_switch(&mut switch, &mut redis);
             }
-            evicted += 2_000;
-            next = write_until_evicted(&mut redis, evicted, next, 0);
-            assert_eq!(redis.command("EXISTS hot"), ":1\r\n", "{policy}: {evicted} evicted");
+            // When all that is older has gone a key that was read before is the oldest: on a machine
+            // that is slow by seconds, in which the others were written.
+            for _ in 0..2 {
+                evicted += 1_000;
+                next = write_until_evicted(&mut redis, evicted, next, 0);
+                assert_eq!(redis.command("EXISTS hot"), ":1\r\n", "{policy}: {evicted} evicted");
+                read_at_the_switch(&mut switch, &mut redis);
+            }
         }
         if policy == "allkeys-lru" {
             assert_eq!(redis.command("EXISTS cold0"), ":0\r\n");
