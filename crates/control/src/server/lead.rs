@@ -11,7 +11,7 @@ use super::{
     pace::Pace,
     shared::{SharedCore, clock_ms},
 };
-use crate::state::{Lead, StateError};
+use crate::state::{Batch, Lead, StateError};
 
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
@@ -99,16 +99,7 @@ async fn lead_once(
     lead: &Lead,
     stopped: &mut watch::Receiver<bool>,
 ) -> Result<LeadEnd, StateError> {
-    let loaded = lead.load().await?;
-    let config = CoreConfig { term: lead.term(), ..beginning.config.clone() };
-    let default = &beginning.default_discipline;
-    let limits = Limits { lease: config.cluster.lease(), ..config.limits };
-    let disciplines = Disciplines::start(beginning.disciplines, default, limits, &config.settings);
-    // Microseconds since 1970: above every number of an earlier lead, which used at most one per
-    // microsecond.
-    let core = Core::new(config, disciplines, loaded, clock_ms() * 1000)?;
-    tracing::info!(term = lead.term(), "leads");
-    shared.begin(core, lead.term());
+    begin(shared, beginning, lead).await?;
     let over = tokio::select! {
         () = lead.lost() => LeadEnd::Lost,
         never = keep_time(shared, lead) => match never {},
@@ -119,10 +110,27 @@ async fn lead_once(
         heard = outrun(shared, lead.term()) => LeadEnd::Outrun(heard),
         () = to_the_end(shared, stopped) => LeadEnd::Stopped,
     };
-    if let LeadEnd::Stopped | LeadEnd::Outrun(_) = over {
-        let _ = write_once(shared, lead, true).await;
+    if let LeadEnd::Stopped | LeadEnd::Outrun(_) = over
+        && let Err(error) = write_once(shared, lead, true).await
+    {
+        tracing::error!("ends, and what changed last is not written: {error}");
     }
     Ok(over)
+}
+
+/// The core begins with what is remembered.
+async fn begin(shared: &SharedCore, beginning: &Beginning, lead: &Lead) -> Result<(), StateError> {
+    let loaded = lead.load().await?;
+    let config = CoreConfig { term: lead.term(), ..beginning.config.clone() };
+    let default = &beginning.default_discipline;
+    let limits = Limits { lease: config.cluster.lease(), ..config.limits };
+    let disciplines = Disciplines::start(beginning.disciplines, default, limits, &config.settings);
+    // Microseconds since 1970: above every number of an earlier lead, which used at most one per
+    // microsecond.
+    let core = Core::new(config, disciplines, loaded, clock_ms() * 1000)?;
+    tracing::info!(term = lead.term(), "leads");
+    shared.begin(core, lead.term());
+    Ok(())
 }
 
 /// Returns when a switch takes no notice of this lead, with the term that it has heard of.
@@ -230,47 +238,84 @@ async fn write_changes(shared: &SharedCore, lead: &Lead) -> StateError {
     }
 }
 
+/// Writes what waits. What is not written, or of which that is not known because this is dropped,
+/// waits again.
 async fn write_once(shared: &SharedCore, lead: &Lead, with_items: bool) -> Result<(), StateError> {
-    let taken = {
-        let mut inner = shared.lock();
-        let Some(core) = &mut inner.core else { return Ok(()) };
-        core.take_batch(with_items)
-    };
-    let (batch, position) = taken;
-    if !batch.is_empty() {
-        let batch = Arc::new(batch);
-        let written = lead.write(&batch).await;
-        let mut inner = shared.lock();
-        let Some(core) = &mut inner.core else { return Ok(()) };
-        if let Err(e) = written {
-            let mut batch = Arc::unwrap_or_clone(batch);
-            // A file, whose disk may be full for days.
-            if let StateError::Io { .. } = e {
-                batch.compact();
-            }
-            core.put_back(batch);
-            return Err(e);
+    let Some(mut taken) = TakenBatch::take(shared, with_items) else { return Ok(()) };
+    if let Err(error) = lead.write(&taken.batch).await {
+        // A file, whose disk may be full for days.
+        if let StateError::Io { .. } = error {
+            taken.compact();
         }
-        core.written(position);
-        shared.durable.send_replace(position);
+        return Err(error);
+    }
+    taken.written();
+    Ok(())
+}
+
+/// Rows that were taken out of the journal to be written. They are put back unless they were: a
+/// write that is given up in the middle, for this controller is to stop, leaves the rest of them
+/// unsent, and what comes after them must not be taken to be all that there was. Rows that are
+/// written a second time are as they were.
+struct TakenBatch<'a> {
+    shared: &'a SharedCore,
+    batch: Arc<Batch>,
+    /// That of the journal after them.
+    position: u64,
+    is_written: bool,
+}
+
+impl TakenBatch<'_> {
+    /// None: nothing waits, or this controller does not lead.
+    fn take(shared: &SharedCore, with_items: bool) -> Option<TakenBatch<'_>> {
+        let mut inner = shared.lock();
+        let (batch, position) = inner.core.as_mut()?.take_batch(with_items);
+        let batch = (!batch.is_empty()).then(|| Arc::new(batch))?;
+        Some(TakenBatch { shared, batch, position, is_written: false })
+    }
+
+    /// Leaves the last change of each row only.
+    fn compact(&mut self) {
+        Arc::make_mut(&mut self.batch).compact();
+    }
+
+    /// They are durable.
+    fn written(mut self) {
+        self.is_written = true;
+        let mut inner = self.shared.lock();
+        let Some(core) = &mut inner.core else { return };
+        core.written(self.position);
+        self.shared.durable.send_replace(self.position);
         // What had to be safe before it is told may be told now.
-        shared.told.notify_one();
-        if shared.trouble.send_replace(None).is_some() {
+        self.shared.told.notify_one();
+        if self.shared.trouble.send_replace(None).is_some() {
             tracing::info!("the state is written again");
         }
     }
-    Ok(())
+}
+
+impl Drop for TakenBatch<'_> {
+    fn drop(&mut self) {
+        if self.is_written {
+            return;
+        }
+        let batch = std::mem::take(&mut self.batch);
+        if let Some(core) = &mut self.shared.lock().core {
+            core.put_back(Arc::unwrap_or_clone(batch));
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::{collections::BTreeMap, future::poll_fn, task::Poll};
 
     use api::types::TenantSpec;
 
     use super::*;
     use crate::{
         admin::{Admin, Refusal, RefusalKind},
+        server::core::RequestOrigin,
         state::{
             Candidate, State,
             faulty::{Fault, FaultyDisk},
@@ -333,5 +378,41 @@ mod tests {
         assert_eq!(ids, [1, 2, 4], "what was not safe is now, what was refused was not made");
         stop.send_replace(true);
         living.await.unwrap().unwrap();
+    }
+
+    /// As when the controller is told to stop meanwhile: with etcd the rest is never sent.
+    #[test]
+    fn what_was_being_written_when_that_was_given_up_is_written_again() {
+        // One thread waits for disks: a write stands still while it has something else to do.
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let (directory, disk) = (tempfile::tempdir().unwrap(), FaultyDisk::default());
+            let candidate = Candidate { name: "a".into(), url: "http://a.example:7118".into() };
+            let shared = SharedCore::new(State::on(&disk, directory.path(), candidate).unwrap());
+            let lead = shared.state.campaign().await.unwrap();
+            begin(&shared, &beginning(), &lead).await.unwrap();
+            let asked = RequestOrigin { who: "test", at_ms: 0 };
+            let change = |core: &mut Core| {
+                core.manage_routes(asked, true);
+                core.journal().position()
+            };
+            let position = shared.leading(change).unwrap();
+            let waits = || shared.lock().core.as_ref().unwrap().journal().is_pending();
+
+            let (go_on, stands_still) = std::sync::mpsc::channel::<()>();
+            tokio::task::spawn_blocking(move || stands_still.recv());
+            {
+                let mut write = std::pin::pin!(write_once(&shared, &lead, false));
+                let polled = poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await;
+                assert!(polled.is_pending() && !waits(), "it is on its way");
+            }
+            assert!(waits() && *shared.durable.borrow() < position, "nobody knows whether it came");
+
+            drop(go_on);
+            write_once(&shared, &lead, true).await.unwrap();
+            assert!(!waits() && *shared.durable.borrow() == position);
+            assert_eq!(lead.load().await.unwrap().rows["routing"], b"true");
+        });
     }
 }
