@@ -19,7 +19,7 @@ use super::{
     AgentError,
     hot::{Candidates, ReportMoment},
     memory::InWindow,
-    tell::{KEYS_PER_MESSAGE, send, tenant_counts},
+    tell::{KEYS_PER_MESSAGE, send, tenant_counts, that_fit},
 };
 
 pub(super) struct Reporting {
@@ -145,7 +145,7 @@ impl Reporting {
         let counters = Counters {
             window: window.into(),
             window_ms,
-            items: tenant_counts(&seen.requests),
+            items: tenant_counts(&that_fit(seen.requests)),
             pages: seen.pages,
             tenants: seen.tenants,
             held: Some(proto::Digest { count: self.digest.count, sum: self.digest.sum }),
