@@ -31,6 +31,9 @@ const WISHES_MOST: usize = 4096;
 /// For how long a key is not asked for that finds no place there.
 const LATER_NS: u64 = 100_000_000;
 const WAKER: Token = Token(2);
+/// Datagrams that are taken from a socket at a time. Whoever sends more of them than the thread can
+/// take must not keep it from everything else.
+const AT_ONCE: usize = 1024;
 
 /// A key that is to be kept, with its hash in the cache.
 type Wish = (u64, Box<[u8]>);
@@ -120,6 +123,8 @@ type CountsListener = Box<dyn FnMut(HolderCounts) + Send>;
 struct Keeper {
     poll: Poll,
     sockets: [Option<UdpSocket>; 2],
+    /// Whether more may have come by each of them than was taken.
+    unread: [bool; 2],
     holder: Holder,
     wishes: Arc<Wishes>,
     counted: HolderCounts,
@@ -166,7 +171,8 @@ impl CopiesThread {
         let copies = LocalCopies { cache, wishes: wishes.clone() };
         let process = Process::current()?;
         let (counted, told) = (HolderCounts::default(), Box::new(told));
-        let keeper = Keeper { poll, sockets, holder, wishes, counted, told };
+        let unread = [false; 2];
+        let keeper = Keeper { poll, sockets, unread, holder, wishes, counted, told };
         let thread = std::thread::Builder::new().name("copies".into());
         let thread = thread.spawn(move || keeper.run()).map_err(refused)?;
         Ok(CopiesThread { copies, process, thread: Some(thread) })
@@ -190,8 +196,7 @@ impl Keeper {
         let mut events = Events::with_capacity(64);
         let mut buffer = vec![0; SLOT];
         loop {
-            let left_ns = self.holder.next_ns().map(|at_ns| at_ns.saturating_sub(clock::now_ns()));
-            match self.poll.poll(&mut events, left_ns.map(Duration::from_nanos)) {
+            match self.poll.poll(&mut events, self.rests_for()) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
                     tracing::error!(%error, "no copies are kept any more");
@@ -204,8 +209,11 @@ impl Keeper {
             }
             for event in &events {
                 if event.token() != WAKER {
-                    self.receive(event.token().0, &mut buffer);
+                    self.unread[event.token().0] = true;
                 }
+            }
+            for at in 0..self.unread.len() {
+                self.unread[at] = self.unread[at] && self.receive(at, &mut buffer);
             }
             let now_ns = clock::now_ns();
             for (hash, key) in self.wishes.take() {
@@ -219,26 +227,37 @@ impl Keeper {
         }
     }
 
+    /// How long nothing is to be done if nothing comes; none: for ever. A socket that more has come
+    /// by does not say so again.
+    fn rests_for(&self) -> Option<Duration> {
+        if self.unread.contains(&true) {
+            return Some(Duration::ZERO);
+        }
+        let at_ns = self.holder.next_ns()?;
+        Some(Duration::from_nanos(at_ns.saturating_sub(clock::now_ns())))
+    }
+
     fn end(&mut self) {
         self.holder.leave(clock::now_ns());
         self.flush();
     }
 
-    /// Takes what has come by one of the sockets.
-    fn receive(&mut self, at: usize, buffer: &mut [u8]) {
-        loop {
-            let Some(Some(socket)) = self.sockets.get(at) else { return };
+    /// Takes what has come by one of the sockets; true: there may be more.
+    fn receive(&mut self, at: usize, buffer: &mut [u8]) -> bool {
+        for _ in 0..AT_ONCE {
+            let Some(Some(socket)) = self.sockets.get(at) else { return false };
             match socket.recv_from(buffer) {
                 Ok((len, from)) => {
                     self.holder.take(&buffer[..len], from, clock::now_ns());
                     // A writer waits for what answers an invalidation.
                     self.flush();
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 // What an earlier datagram met; there may be more behind it.
                 Err(_) => {}
             }
         }
+        true
     }
 
     fn flush(&mut self) {

@@ -19,6 +19,7 @@ use super::{
     Interface,
     probes::{Probes, Silent},
 };
+use crate::sockets::AT_ONCE;
 
 /// Longest answer that is of interest.
 const LONGEST: usize = 256;
@@ -90,7 +91,7 @@ fn connect(to: SocketAddr) -> std::io::Result<UdpSocket> {
 
 fn drain(from: SocketAddr, socket: &UdpSocket, probes: &mut Probes) {
     let mut bytes = [0; LONGEST];
-    loop {
+    for _ in 0..AT_ONCE {
         match socket.recv(&mut bytes) {
             Ok(len) => probes.take(from, &bytes[..len]),
             Err(e) if e.kind() == ErrorKind::ConnectionRefused => probes.refused(from),
