@@ -181,6 +181,7 @@ pub trait Admin: Send + Sync + 'static {
     /// # Errors
     /// [`RefusalKind::NoRoom`] ("tenant 7: 4 pages were asked for, 3 can be guaranteed: 2 on switch
     /// 1, 1 on switch 3"), [`RefusalKind::Forbidden`] for more than it may ask for itself,
+    /// [`RefusalKind::Conflict`] where too many parts of the quota end by themselves already,
     /// [`RefusalKind::NotFound`] for an unknown tenant or switch.
     async fn ask_pages(
         &self,

@@ -1,6 +1,6 @@
 //! Guaranteed pages are asked for and given back, or go back when their time is over.
 
-use api::types::{PageId, PageRequest, ReturnPages};
+use api::types::{LIST_MAX, PageId, PageRequest, ReturnPages};
 
 use super::{Change, LeavingPages, check_occupied, conflict, invalid, shorten, unpin};
 use crate::{
@@ -30,6 +30,12 @@ pub fn ask(
     tenant.terms.quota =
         quota.ok_or_else(|| invalid(format!("pages = {pages}: that is more than there can be")))?;
     let before = tenant.terms.quota - pages;
+    // Its row has them all, and a row that is too long to be written ends the controller.
+    if request.lease_s.is_some() && tenant.timed.len() >= LIST_MAX {
+        return Err(conflict(format!(
+            "tenant {id}: {LIST_MAX} parts of its quota end by themselves, which is the most: ask for more pages at a time"
+        )));
+    }
     match own {
         true => {
             let given = tenant.given.unwrap_or(before);

@@ -1,6 +1,9 @@
 //! Pages on their way from one tenant to another, and over changes of switches and leaders.
 
+use api::types::LIST_MAX;
+
 use super::*;
+use crate::state::ROW_MAX;
 
 #[test]
 fn a_switch_that_is_gone_for_good_is_forgotten() {
@@ -64,6 +67,23 @@ fn a_page_goes_on_when_its_switch_says_that_it_is_clear() {
     stage.confirm();
     stage.settle();
     assert_eq!(stage.pages(), [(2, 4)].into());
+}
+
+/// They are in the tenant's row, which can be written up to a length.
+#[test]
+fn so_many_parts_of_a_quota_end_by_themselves_and_no_more() {
+    let mut stage = Stage::new(LIST_MAX as u32 + 1);
+    stage.create(1, 0).unwrap();
+    let one = |lease_s| PageRequest { pages: 1, switch: None, lease_s };
+    for _ in 0..LIST_MAX {
+        stage.ask(1, one(Some(60))).unwrap();
+    }
+    let refused = stage.ask(1, one(Some(60))).unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Conflict);
+    assert!(refused.message.contains("ask for more pages at a time"), "{refused}");
+    stage.ask(1, one(None)).unwrap();
+    stage.write();
+    assert!(stage.loaded.rows["tenant/1"].len() < ROW_MAX);
 }
 
 #[test]
