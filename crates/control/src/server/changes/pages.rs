@@ -6,7 +6,10 @@ use super::{Change, LeavingPages, check_occupied, conflict, invalid, shorten, un
 use crate::{
     admin::{Refusal, RefusalKind},
     pages::ledger::{Kind, PageRow},
-    server::{tenants::TimedQuota, views::View},
+    server::{
+        tenants::{Tenant, TimedQuota},
+        views::View,
+    },
 };
 
 /// Guarantees more pages; see [`crate::admin::Admin::ask_pages`]. `own`: the tenant asks
@@ -151,32 +154,43 @@ fn check_named(view: &View<'_>, id: u32, pages: &[PageId]) -> Result<(), Refusal
 
 /// Parts of quotas that end: those of their pages that are unused go back.
 pub fn lapse(view: &View<'_>, clock_s: u64) -> Vec<Change> {
-    let mut changes = vec![];
-    for before in view.around.tenants.iter() {
-        if before.timed.iter().all(|part| part.ends > clock_s) {
+    let stays = |part: &TimedQuota| part.ends > clock_s && part.ends <= next_end(part, clock_s);
+    let tenants = view.around.tenants.iter();
+    let changed = tenants.filter(|tenant| !tenant.timed.iter().all(stays));
+    changed.map(|tenant| lapse_of(view, tenant, clock_s)).collect()
+}
+
+/// When a part ends that begins now. None ends later, unless the clock was ahead when it began and
+/// has been set since: it would stay for as long as the clock was ahead.
+fn next_end(part: &TimedQuota, clock_s: u64) -> u64 {
+    clock_s.saturating_add(part.every_s.max(1))
+}
+
+fn lapse_of(view: &View<'_>, before: &Tenant, clock_s: u64) -> Change {
+    let mut tenant = before.clone();
+    let in_use = view.memory.in_use(tenant.id, &view.around);
+    let mut unused = tenant.terms.quota.saturating_sub(in_use);
+    for part in &mut tenant.timed {
+        let next = next_end(part, clock_s);
+        if part.ends > clock_s {
+            part.ends = part.ends.min(next);
             continue;
         }
-        let mut tenant = before.clone();
-        let in_use = view.memory.in_use(tenant.id, &view.around);
-        let mut unused = tenant.terms.quota.saturating_sub(in_use);
-        for part in tenant.timed.iter_mut().filter(|part| part.ends <= clock_s) {
-            let back = part.pages.min(unused);
-            unused -= back;
-            part.pages -= back;
-            tenant.terms.quota -= back;
-            part.ends = clock_s + part.every_s.max(1);
-        }
-        tenant.timed.retain(|part| part.pages > 0);
-        unpin(&mut tenant);
-        let gone = before.terms.quota - tenant.terms.quota;
-        let guaranteed = view.memory.place_fewer(&tenant, &[], &view.around);
-        let detail = format!("tenant {}: {gone} unused, their time is over", tenant.id);
-        // Whoever asked for a time: a tenant may, again and again.
-        let change = Change { own: true, ..Change::of(tenant, "pages.ended", detail) };
-        changes.push(match gone {
-            0 => Change { entry: None, ..change },
-            _ => Change { guaranteed: Some(guaranteed), ..change },
-        });
+        let back = part.pages.min(unused);
+        unused -= back;
+        part.pages -= back;
+        tenant.terms.quota -= back;
+        part.ends = next;
     }
-    changes
+    tenant.timed.retain(|part| part.pages > 0);
+    unpin(&mut tenant);
+    let gone = before.terms.quota - tenant.terms.quota;
+    let guaranteed = view.memory.place_fewer(&tenant, &[], &view.around);
+    let detail = format!("tenant {}: {gone} unused, their time is over", tenant.id);
+    // Whoever asked for a time: a tenant may, again and again.
+    let change = Change { own: true, ..Change::of(tenant, "pages.ended", detail) };
+    match gone {
+        0 => Change { entry: None, ..change },
+        _ => Change { guaranteed: Some(guaranteed), ..change },
+    }
 }

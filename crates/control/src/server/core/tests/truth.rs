@@ -101,6 +101,27 @@ fn a_timed_part_of_a_quota_goes_back_only_as_far_as_its_pages_are_empty() {
     assert_eq!(stage.core.own_pages(1), all[2..].iter().copied().collect());
 }
 
+/// As one is that the network has not set yet.
+#[test]
+fn a_clock_that_was_years_ahead_keeps_no_timed_part_for_years() {
+    const IN_2040: u64 = 2_208_988_800;
+    let mut stage = Stage::new(8);
+    stage.create_as(of(1, "truth", 0)).unwrap();
+    stage.ask(1, PageRequest { pages: 4, switch: None, lease_s: Some(60) }).unwrap();
+    stage.settle();
+    let all: Vec<PageId> = stage.core.own_pages(1).into_iter().collect();
+    stage.window_ends(1, &all);
+    let quota_at = |stage: &mut Stage, clock_s| {
+        stage.core.lapse(clock_s);
+        stage.core.tenants.get(1).unwrap().terms.quota
+    };
+    assert_eq!(quota_at(&mut stage, IN_2040), 4, "its pages are in use");
+    assert_eq!(quota_at(&mut stage, 100), 4);
+    stage.window_ends(1, &[]);
+    assert_eq!(quota_at(&mut stage, 159), 4);
+    assert_eq!(quota_at(&mut stage, 160), 0, "as long after today as was asked for");
+}
+
 #[test]
 fn what_is_nowhere_else_stays_on_its_switch_whatever_the_policy_says() {
     let mut stage = Stage::new(8);
