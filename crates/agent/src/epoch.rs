@@ -216,6 +216,19 @@ pub fn stop(name: &str) -> Result<bool, AgentError> {
     stop_holder(Path::new(LOCKS), name)
 }
 
+/// A switch that no agent serves, nor begins to, while this lives.
+pub struct UnservedSwitch {
+    _lock: Lock,
+}
+
+/// Keeps agents away from the switch of this name, which is to be taken apart.
+///
+/// # Errors
+/// [`AgentError::Running`] if one serves it, or the lock cannot be taken.
+pub fn keep_away(name: &str) -> Result<UnservedSwitch, AgentError> {
+    Ok(UnservedSwitch { _lock: Lock::take_first(&[LOCKS.into()], name)? })
+}
+
 /// Whether a process does something of its own at a signal, which else would end it as a crash
 /// does.
 fn catches(pid: Pid, signal: Signal) -> bool {
@@ -359,6 +372,17 @@ mod tests {
         // One that was killed leaves it, and it keeps nobody away.
         fs::write(&path, "").unwrap();
         Lock::take(directory.path(), "tor").unwrap();
+    }
+
+    #[test]
+    fn no_agent_begins_to_serve_a_switch_that_is_taken_apart() {
+        let name = format!("test-away-{}", std::process::id());
+        let agent = || Lock::take(Path::new(LOCKS), &name);
+        let unserved = keep_away(&name).unwrap();
+        assert!(matches!(agent(), Err(AgentError::Running(_))));
+        drop(unserved);
+        let _serves = agent().unwrap();
+        assert!(matches!(keep_away(&name), Err(AgentError::Running(_))));
     }
 
     /// Agents that come and go: of those that take the lock, one at a time has it.

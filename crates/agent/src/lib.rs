@@ -59,7 +59,7 @@ use tokio::sync::mpsc as async_mpsc;
 
 pub use self::{
     courier::Courier,
-    epoch::{Reservation, stop, told_to_leave},
+    epoch::{Reservation, UnservedSwitch, keep_away, stop, told_to_leave},
     leaving::SwitchDeparture,
     registry::objects,
     session::{Greeting, Introduction, hello},

@@ -45,6 +45,7 @@ enum Command {
     /// a unit with `Restart=on-failure` (as docs/systemd has it) leaves at that. A unit that is
     /// enabled is started at the next boot; `systemctl disable` it for longer. To stop or upgrade
     /// the agent alone and have the programs go on serving, end its process (`systemctl stop`).
+    /// A unit whose agent has just failed starts it again: `systemctl stop` it first.
     #[command(after_help = "Example:\n  shortstop switch detach --name tor1")]
     Detach(Detach),
 }
@@ -382,6 +383,8 @@ fn detach(args: &Detach) -> anyhow::Result<()> {
     }
     // Or it would go on with tables that nobody reads, or attach again.
     let had_agent = home.exists() && agent::stop(&args.name)?;
+    // Nor is one to begin meanwhile.
+    let _unserved = home.exists().then(|| agent::keep_away(&args.name)).transpose()?;
     let left = match home.exists() {
         true => agent::leave(&home),
         false => Ok(agent::DepartureReport::default()),
