@@ -208,9 +208,9 @@ enum Plane {
 
 impl Agent {
     /// Loads the programs and attaches them to every interface, taking over what an earlier agent
-    /// left in the kernel. If one interface cannot be attached, those newly attached before it are
-    /// left attached only if the switch had been running already; otherwise everything is undone.
-    /// Needs a tokio runtime.
+    /// left in the kernel; what that one alone was attached to is detached. If one interface cannot
+    /// be attached, those newly attached before it are left attached only if the switch had been
+    /// running already; otherwise everything is undone. Needs a tokio runtime.
     ///
     /// # Errors
     /// See [`AgentError`]; each says what to do.
@@ -400,6 +400,9 @@ fn attach(
             let _ = dataplane::detach(home);
         }
     })?;
+    for interface in dataplane.keep_only(&attached)? {
+        tracing::warn!("{interface}: detached, for --interface does not name it any more");
+    }
     // A switch does without: then values are answered from where they lie.
     if let Err(error) = dataplane.recirculate(&attached, loops) {
         tracing::warn!("no value goes round, for there is no recirculation port: {error}");

@@ -37,6 +37,17 @@ pub(crate) fn release(home: &Home, interfaces: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Detaches a switch from all interfaces but those of these indexes.
+pub(crate) fn release_others(home: &Home, stay: &[u32]) {
+    for (name, ifindex, link) in live_links(home) {
+        if !stay.contains(&ifindex) {
+            free(home, &name, ifindex, &link);
+            // One that was moved here is pinned under another index, and leads nowhere from now on.
+            let _ = fs::remove_file(link_path(home, &name, ifindex));
+        }
+    }
+}
+
 /// Detaches a switch from every interface, those that it made itself included: the kernel forwards
 /// everything again. The interfaces are free when this returns; programs and maps stay pinned.
 ///

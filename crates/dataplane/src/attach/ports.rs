@@ -2,11 +2,11 @@
 
 use std::{os::fd::AsFd, sync::atomic::Ordering::Relaxed};
 
-use libbpf_rs::{MapCore, MapFlags, Program, ProgramMut};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, Program, ProgramMut};
 
 use super::{
     attachment::{self, Attachment},
-    interface, links,
+    detach, interface, links,
 };
 use crate::{
     Error,
@@ -47,6 +47,39 @@ impl Dataplane {
         self.note_interfaces()?;
         self.let_go()?;
         Ok(attached)
+    }
+
+    /// Detaches the switch from all interfaces but these: an earlier agent was told of more. Nothing
+    /// is sent by them from now on, and earlier programs that only they ran are removed. Returns
+    /// their names.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn keep_only(&self, attached: &[Attachment]) -> Result<Vec<String>, Error> {
+        let stay: Vec<u32> = attached.iter().map(|port| port.ifindex).collect();
+        let mut others = links::attached(self.home());
+        others.retain(|(_, ifindex)| !stay.contains(ifindex));
+        if others.is_empty() {
+            return Ok(vec![]);
+        }
+        // First, for a driver may lose what is redirected to it without a program of ours.
+        others.iter().try_for_each(|(_, ifindex)| self.forget_port(*ifindex))?;
+        detach::release_others(self.home(), &stay);
+        self.note_interfaces()?;
+        self.let_go()?;
+        Ok(others.into_iter().map(|(name, _)| name).collect())
+    }
+
+    fn forget_port(&self, ifindex: u32) -> Result<(), Error> {
+        for rows in ["ports", "port_names"] {
+            match self.map(rows).delete(&ifindex.to_ne_bytes()) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(Error::bpf("removing a port")(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Notes what the switch's interfaces are like now: frames for other hardware addresses are not

@@ -77,6 +77,30 @@ fn programs_go_on_with_their_own_until_the_last_link_runs_the_new_ones() {
     });
 }
 
+/// An agent that is started again with fewer interfaces than before.
+#[test]
+fn interfaces_that_are_not_named_again_are_detached_and_hold_nothing_up() {
+    in_namespace(|| {
+        let switch = Switch::load(&[trial()], &[tenant(SIGNED, NUMBER)]);
+        for link in ["a", "b"] {
+            ip(&format!("link add {link}0 type veth peer name {link}1"));
+            switch.dataplane().attach(&format!("{link}0"), Mode::Generic).expect("attached");
+        }
+        let new = again(&switch, 4).expect("taken over");
+        let attached = new.attach_all(&["a0".into()], Mode::Generic).expect("taken over");
+        assert_eq!(aside(&switch).len(), 1, "the other still runs the old program");
+        assert_eq!(new.keep_only(&attached).expect("detached"), ["b0"]);
+        assert_eq!(aside(&switch), Vec::<String>::new());
+        let there = dataplane::attached(switch.dataplane().home());
+        assert_eq!(there, [("a0".to_owned(), ifindex("a0"))]);
+        assert_eq!((new.port("a0"), new.port("b0")), (Some(ifindex("a0")), None));
+        assert_eq!(new.keep_only(&attached).expect("nothing to do"), [""; 0]);
+        let named_again = new.attach("b0", Mode::Generic).expect("it is free");
+        assert!(!named_again.taken_over);
+        assert_eq!(new.port("b0"), Some(ifindex("b0")));
+    });
+}
+
 #[test]
 fn what_only_counts_is_made_anew_and_other_tables_of_another_layout_are_refused() {
     let switch = Switch::load(&[trial()], &[tenant(SIGNED, NUMBER)]);

@@ -55,7 +55,8 @@ struct Serve {
     /// This switch's id, 1 to 32767, unique among the switches of the cluster.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(wire::SWITCH_MOST)))]
     id: u16,
-    /// An interface to attach to; repeat for each that requests or replies cross.
+    /// An interface to attach to; repeat for each that requests or replies cross. One that an
+    /// earlier agent of this switch had, and that is not named, is detached.
     #[arg(long, short, value_name = "IF")]
     interface: Vec<String>,
     /// Where the program runs: in the driver (native), on socket buffers (generic), or what suits
