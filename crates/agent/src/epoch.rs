@@ -131,11 +131,18 @@ impl Reservation {
 /// file with the lock.
 pub(super) struct Lock {
     path: PathBuf,
-    _file: File,
+    file: File,
 }
 
 fn lock_path(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("switch-{name}.lock"))
+}
+
+/// Whether this is the file that is there.
+fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
+    let ours = file.metadata()?;
+    let is_ours = |there: fs::Metadata| (there.dev(), there.ino()) == (ours.dev(), ours.ino());
+    Ok(fs::metadata(path).is_ok_and(is_ours))
 }
 
 impl Lock {
@@ -172,9 +179,8 @@ impl Lock {
             }
             // Whoever held it may have removed the file since it was opened here: then this lock
             // keeps nobody away.
-            let ours = file.metadata().map_err(failed(&path))?.ino();
-            if fs::metadata(&path).is_ok_and(|there| there.ino() == ours) {
-                return Ok(Lock { path, _file: file });
+            if is_at(&file, &path).map_err(failed(&path))? {
+                return Ok(Lock { path, file });
             }
         }
     }
@@ -182,8 +188,11 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While it is still locked, so that what is removed is what was locked.
-        let _ = fs::remove_file(&self.path);
+        // While it is still locked, so that nobody else locks what is removed. Another's lock is
+        // there if somebody cleared the directory away.
+        if is_at(&self.file, &self.path).unwrap_or(false) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -372,6 +381,18 @@ mod tests {
         // One that was killed leaves it, and it keeps nobody away.
         fs::write(&path, "").unwrap();
         Lock::take(directory.path(), "tor").unwrap();
+    }
+
+    /// As systemd does when it removes the directory of a service that has ended.
+    #[test]
+    fn a_lock_whose_directory_was_cleared_away_leaves_the_next_one_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("shortstop");
+        let first = Lock::take(&directory, "tor").unwrap();
+        fs::remove_dir_all(&directory).unwrap();
+        let _second = Lock::take(&directory, "tor").unwrap();
+        drop(first);
+        assert!(matches!(Lock::take(&directory, "tor"), Err(AgentError::Running(_))));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Pages that go on from README's set-up, each on a network of its own.
 
+use std::path::Path;
+
 use super::{
     network::{Network, README, as_it_stands},
     page::Step,
@@ -113,10 +115,42 @@ fn the_kernel_is_asked() {
     network.follow("docs/operations/install.md", "switch", as_it_stands);
 }
 
+/// A unit of docs/systemd, with each of its settings in one line.
+fn unit_text(unit: &str) -> String {
+    let text = super::page::text(&format!("docs/systemd/shortstop-{unit}.service"));
+    text.replace("\\\n", " ")
+}
+
+/// What systemd makes for a unit and removes when the unit's processes have ended, below /run.
+fn removed_with(unit: &str) -> Vec<String> {
+    let text = unit_text(unit);
+    let lists = text.lines().filter_map(|line| line.strip_prefix("RuntimeDirectory="));
+    lists.flat_map(str::split_whitespace).map(|name| format!("/run/{name}")).collect()
+}
+
+/// One that ends takes no lock or socket of another's with it.
+#[test]
+fn no_unit_removes_what_another_writes_to() {
+    /// Where agents have the locks of their switches.
+    const LOCKS: &str = "/run/shortstop";
+    let units = ["store", "control", "switch", "gateway"];
+    for unit in units {
+        for removed in removed_with(unit).iter().map(Path::new) {
+            assert!(!Path::new(LOCKS).starts_with(removed), "{unit}: {removed:?}");
+            for other in units.into_iter().filter(|other| *other != unit) {
+                let theirs = removed_with(other);
+                let is_safe = theirs.iter().all(|theirs| !Path::new(theirs).starts_with(removed));
+                assert!(is_safe, "{unit} removes what {other} has");
+            }
+        }
+    }
+    let socket = format!("--status-socket {}/", removed_with("store")[0]);
+    assert!(started_by("store").contains(&socket), "it may write nowhere else below /run");
+}
+
 /// What a unit of docs/systemd starts, as a shell would be given it.
 fn started_by(unit: &str) -> String {
-    let text = super::page::text(&format!("docs/systemd/shortstop-{unit}.service"));
-    let text = text.replace("\\\n", " ");
+    let text = unit_text(unit);
     let line = text.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/"));
     let line = line.unwrap_or_else(|| panic!("{unit}: no ExecStart below /usr/local/bin"));
     // The copy of the file that systemd gives to the unit.
