@@ -240,12 +240,18 @@ pub fn add(path: &Path, name: &str, role: Role) -> Result<NewToken, TokenError> 
     let entry = format!("{gap}{}", made.entry);
     Tokens::parse(&(text + &entry)).map_err(error)?;
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-    let written = file.and_then(|mut file| {
-        file.write_all(entry.as_bytes())?;
-        file.sync_all()
-    });
+    let written = file.and_then(|file| append(&file, entry.as_bytes()));
     written.map_err(|e| error(format!("cannot be written: {e}")))?;
     Ok(made)
+}
+
+/// Adds to a file, which is as it was if that fails: with half an entry in it nothing of it could
+/// be used any more.
+fn append(mut file: &File, entry: &[u8]) -> std::io::Result<()> {
+    let before = file.metadata()?.len();
+    file.write_all(entry).and_then(|()| file.sync_all()).inspect_err(|_| {
+        let _ = file.set_len(before);
+    })
 }
 
 /// Whether there is no such file, or nothing in it.

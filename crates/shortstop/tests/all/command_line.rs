@@ -161,6 +161,31 @@ fn output_that_nobody_reads_ends_quietly() {
     assert_ne!(output.status.code(), Some(1), "{said}");
 }
 
+/// As on a disk that is full: files are to be no longer than the system says.
+#[test]
+fn a_token_that_there_is_no_room_for_leaves_the_file_as_it_was() {
+    let directory = files("no-room");
+    let path = directory.join("room.toml");
+    let _ = std::fs::remove_file(&path);
+    let add = |name: &str, limit: &str| {
+        let program = env!("CARGO_BIN_EXE_shortstop");
+        let line = format!("{limit} exec {program} token {name} admin --add room.toml");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &line]).current_dir(&directory).output().unwrap()
+    };
+    let mut before = String::new();
+    let refused = (0..100).find_map(|n| {
+        before = std::fs::read_to_string(&path).unwrap_or_default();
+        let added = add(&format!("ops{n}"), "trap '' XFSZ; ulimit -f 1;");
+        (!added.status.success()).then_some(added)
+    });
+    let said = String::from_utf8(refused.expect("a limit").stderr).unwrap();
+    assert!(said.contains("room.toml") && said.contains("cannot be written"), "{said}");
+    assert!(!before.is_empty());
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
+    assert!(add("last", "").status.success());
+}
+
 /// What people typed before labs were a program of their own goes on working where that lies beside
 /// this one, and is named where not.
 #[test]
