@@ -10,10 +10,10 @@ use std::{
     net::TcpStream,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, Output, Stdio},
     sync::{
         Mutex,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -124,6 +124,41 @@ impl Rack {
     fn cli(&self, commands: &[&str]) -> Vec<String> {
         cli_at(self.gateway, commands)
     }
+
+    /// Likewise for commands that may be carried out again, until none of them is in doubt.
+    fn sure(&self, commands: &[&str]) -> Vec<String> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let said = self.cli(commands);
+            if !said.iter().any(|line| is_in_doubt(line)) {
+                return said;
+            }
+            assert!(Instant::now() < deadline, "{:.40}: {said:?}", commands.concat());
+        }
+    }
+
+    /// Types the commands of rows, one after the other, and looks whether what is printed is what
+    /// the row says. If one of them is in doubt all begin anew, without the keys that they make.
+    fn types<E>(
+        &self,
+        rows: &[(impl AsRef<str>, E)],
+        keys: &[&str],
+        is_so: impl Fn(&[String], &E) -> bool,
+    ) {
+        let deadline = Instant::now() + PATIENCE;
+        let is_sure = |(command, expected): &(_, E)| {
+            let command: &str = AsRef::as_ref(command);
+            let said = self.cli(&[command]);
+            let is_sure = !said.iter().any(|line| is_in_doubt(line));
+            let is_good = !is_sure || is_so(&said, expected);
+            assert!(is_good, "{command:.40}: {:.200}", said.join("|"));
+            is_sure
+        };
+        while !rows.iter().all(is_sure) {
+            assert!(Instant::now() < deadline, "each time one was in doubt");
+            keys.iter().for_each(|key| drop(self.sure(&[&format!("del {key}")])));
+        }
+    }
 }
 
 fn cli_at(port: u16, commands: &[&str]) -> Vec<String> {
@@ -143,6 +178,27 @@ fn cli_at(port: u16, commands: &[&str]) -> Vec<String> {
     out.lines().filter(|line| !line.is_empty()).map(String::from).collect()
 }
 
+/// Whether this was said. `~` before a number at the end stands for what is left of a life of so
+/// many seconds: a command is a process, and between two of them a busy machine takes its time.
+fn is_answer(said: &str, expected: &str) -> bool {
+    let Some((before, life)) = expected.split_once('~') else { return said == expected };
+    let life: u64 = life.parse().expect("seconds");
+    let left = said.strip_prefix(before).and_then(|left| left.parse().ok());
+    left.is_some_and(|left: u64| (life - 90..=life).contains(&left))
+}
+
+/// Whether what was printed is this, or begins with it.
+fn begins_so(said: &[String], expected: &&str) -> bool {
+    let said = said.join("|");
+    said.starts_with(expected) || is_answer(&said, expected)
+}
+
+/// Whether something was not carried out within its time, or is not known to be: a machine that
+/// stood still has that said, and it says nothing about the gateway.
+fn is_in_doubt(said: &str) -> bool {
+    said.contains("outcome unknown") || said.contains("TRYAGAIN ")
+}
+
 #[test]
 fn redis_cli_works_on_the_embedded_backend() {
     needs("redis-cli");
@@ -156,7 +212,7 @@ fn redis_cli_works_on_the_embedded_backend() {
         ("set a 2 xx get", &["\"1\""]),
         ("set b 1 ex 100", &["OK"]),
         ("set b 2 keepttl get", &["\"1\""]),
-        ("ttl b", &["(integer) 100"]),
+        ("ttl b", &["(integer) ~100"]),
         ("mset c 3 d 4", &["OK"]),
         ("mget a c nosuch", &["1) \"2\"", "2) \"3\"", "3) (nil)"]),
         ("exists a b c nosuch", &["(integer) 3"]),
@@ -172,15 +228,14 @@ fn redis_cli_works_on_the_embedded_backend() {
             ],
         ),
     ];
-    for (command, expected) in rows {
-        let mut out = rack.cli(&[command]);
-        out.truncate(expected.len());
-        assert_eq!(out, *expected, "{command}");
-    }
+    rack.types(rows, &["a", "b", "c", "d"], |said, expected| {
+        let mut lines = said.iter().zip(*expected);
+        said.len() >= expected.len() && lines.all(|(line, expected)| is_answer(line, expected))
+    });
     let large = "x".repeat(1 << 20);
-    assert_eq!(rack.cli(&[&format!("set a {large}")]), ["OK"]);
-    assert!(rack.cli(&["get a"])[0] == format!("\"{large}\""));
-    assert_eq!(rack.cli(&["strlen a"]), ["(integer) 1048576"]);
+    assert_eq!(rack.sure(&[&format!("set a {large}")]), ["OK"]);
+    assert!(rack.sure(&["get a"])[0] == format!("\"{large}\""));
+    assert_eq!(rack.sure(&["strlen a"]), ["(integer) 1048576"]);
     let refused = rack.cli(&[&format!("set a x{large}")]);
     assert!(
         refused[0].contains("value of 1048577 bytes") && refused[0].contains("max_value"),
@@ -198,7 +253,7 @@ fn redis_cli_works_on_the_embedded_backend() {
 fn large_values_go_up_and_come_down_by_every_way() {
     let rack = Rack::on_redis(false);
     let store = rack.store.clone();
-    let shortstop = |words: &[&str], input: &[u8]| {
+    let once = |words: &[&str], input: &[u8]| {
         let mut child = Command::new(env!("CARGO_BIN_EXE_shortstop"))
             .args(words)
             .stdin(Stdio::piped())
@@ -213,6 +268,16 @@ fn large_values_go_up_and_come_down_by_every_way() {
         let _ = writer.join().unwrap();
         output
     };
+    // Where the machine stood still it may be done again.
+    let shortstop = |words: &[&str], input: &[u8]| {
+        let deadline = Instant::now() + PATIENCE;
+        let was_late = |output: &Output| {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            ["outcome unknown", "no answer", "took too few"].iter().any(|why| said.contains(why))
+        };
+        let mut all = std::iter::repeat_with(|| once(words, input));
+        all.find(|output| !was_late(output) || Instant::now() > deadline).expect("one is the last")
+    };
     for len in [1391, 1392, 5000, 65_536, 1 << 20] {
         let value: Vec<u8> = (0..len).map(|i| b'a' + (i / 7 + len) as u8 % 26).collect();
         let set = shortstop(&["set", "--server", &store, "k", "-"], &value);
@@ -220,8 +285,8 @@ fn large_values_go_up_and_come_down_by_every_way() {
         let get = shortstop(&["get", "--server", &store, "k", "--raw"], b"");
         assert!(get.stdout == value, "{len} bytes");
         let text = String::from_utf8(value).unwrap();
-        assert!(rack.cli(&["get k"])[0] == format!("\"{text}\""), "{len} bytes");
-        assert_eq!(rack.cli(&[&format!("set k {text}x xx")])[0] == "OK", len < 1 << 20);
+        assert!(rack.sure(&["get k"])[0] == format!("\"{text}\""), "{len} bytes");
+        assert_eq!(rack.sure(&[&format!("set k {text}x xx")])[0] == "OK", len < 1 << 20);
         let there = if len < 1 << 20 { len + 1 } else { len };
         assert_eq!(cli_at(rack.redis, &["strlen k"]), [format!("(integer) {there}")]);
     }
@@ -248,41 +313,36 @@ fn what_no_packet_carries_goes_to_redis_and_back() {
         ("set a small get".into(), &quoted),
         ("get a".into(), "\"small\""),
         (format!("set a {large} ex 1000 xx get"), "\"small\""),
-        ("ttl a".into(), "(integer) 1000"),
+        ("ttl a".into(), "(integer) ~1000"),
         ("set a small keepttl".into(), "OK"),
-        ("ttl a".into(), "(integer) 1000"),
+        ("ttl a".into(), "(integer) ~1000"),
         ("getdel a".into(), "\"small\""),
         (format!("set a {large}"), "OK"),
         ("getdel a".into(), &quoted),
         ("get a".into(), "(nil)"),
         (format!("set {long} v px 100000"), "OK"),
         (format!("get {long}"), "\"v\""),
-        (format!("ttl {long}"), "(integer) 100"),
+        (format!("ttl {long}"), "(integer) ~100"),
         (format!("del {long} {long}"), "(integer) 1"),
         ("set b v ex 10000000".into(), "OK"),
-        ("ttl b".into(), "(integer) 10000000"),
+        ("ttl b".into(), "(integer) ~10000000"),
         ("set b v keepttl".into(), "OK"),
-        ("ttl b".into(), "(integer) 10000000"),
+        ("ttl b".into(), "(integer) ~10000000"),
         ("set shortstop:1:x v".into(), "(error)"),
         (format!("set shortstop:1:x {large}"), "(error)"),
     ];
-    for (command, expected) in &rows {
-        let out = rack.cli(&[command]).join("|");
-        let command = &command[..command.len().min(40)];
-        assert!(out.starts_with(expected), "{command}: {}", &out[..out.len().min(200)]);
-    }
+    rack.types(&rows, &["a", "b", &long], begins_so);
     // What Redis has that is longer than the cluster's values may be can be read, and no more.
     cli_at(rack.redis, &["setrange huge 1048576 x"]);
-    assert_eq!(rack.cli(&["strlen huge"]), ["(integer) 1048577"]);
-    assert!(rack.cli(&["get huge"])[0].ends_with("x\""));
-    assert!(rack.cli(&["getdel huge"])[0].starts_with("(error)"));
-    assert_eq!(rack.cli(&["set huge small", "get huge"]), ["OK", "\"small\""]);
+    assert_eq!(rack.sure(&["strlen huge"]), ["(integer) 1048577"]);
+    assert!(rack.sure(&["get huge"])[0].ends_with("x\""));
+    assert!(rack.sure(&["getdel huge"])[0].starts_with("(error)"));
+    assert_eq!(rack.sure(&["set huge small", "get huge"]), ["OK", "\"small\""]);
     // A key that holds no string: Redis's own error.
     cli_at(rack.redis, &["lpush list 1"]);
-    let wrong = rack.cli(&["get list"]);
+    let wrong = rack.sure(&["get list"]);
     assert!(wrong[0].starts_with("(error) WRONGTYPE"), "{wrong:?}");
     // One connection, a pipeline of small and large values under one key.
-    let mut stream = TcpStream::connect(("127.0.0.1", rack.gateway)).unwrap();
     let (mut commands, mut expected) = (String::new(), String::new());
     for round in 0..20 {
         let value = if round % 2 == 0 { format!("small{round}") } else { large.clone() };
@@ -290,15 +350,22 @@ fn what_no_packet_carries_goes_to_redis_and_back() {
         commands += &format!("*3\r\n$3\r\nSET\r\n$1\r\np\r\n{value}*2\r\n$3\r\nGET\r\n$1\r\np\r\n");
         expected += &format!("+OK\r\n{value}");
     }
-    let mut reader = stream.try_clone().unwrap();
-    let reading = std::thread::spawn(move || {
-        let mut out = String::new();
-        reader.read_to_string(&mut out).unwrap();
-        out
-    });
-    stream.write_all(commands.as_bytes()).unwrap();
-    stream.shutdown(std::net::Shutdown::Write).unwrap();
-    assert!(reading.join().unwrap() == expected, "a pipeline of small and large values");
+    let answered = || {
+        let mut stream = TcpStream::connect(("127.0.0.1", rack.gateway)).unwrap();
+        let mut reader = stream.try_clone().unwrap();
+        let reading = std::thread::spawn(move || {
+            let mut out = String::new();
+            reader.read_to_string(&mut out).unwrap();
+            out
+        });
+        stream.write_all(commands.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        reading.join().unwrap()
+    };
+    let deadline = Instant::now() + PATIENCE;
+    let mut all = std::iter::repeat_with(answered);
+    let sure = all.find(|out| !is_in_doubt(out) || Instant::now() > deadline);
+    assert!(sure.unwrap() == expected, "a pipeline of small and large values");
 }
 
 #[test]
@@ -320,7 +387,7 @@ fn a_gateway_that_seals_leaves_nothing_to_read_in_redis() {
         ("strlen patient".into(), "(integer) 60000"),
         ("set patient secret get ex 1000".into(), &quoted),
         (format!("set patient {large} keepttl"), "OK"),
-        ("ttl patient".into(), "(integer) 1000"),
+        ("ttl patient".into(), "(integer) ~1000"),
         ("getdel patient".into(), &quoted),
         ("get patient".into(), "(nil)"),
         ("set patient secret ex 10000000".into(), "OK"),
@@ -333,11 +400,8 @@ fn a_gateway_that_seals_leaves_nothing_to_read_in_redis() {
         ("strlen empty-patient".into(), "(integer) 0"),
         ("get empty-patient".into(), "\"\""),
     ];
-    for (command, expected) in &rows {
-        let out = rack.cli(&[command]).join("|");
-        let command = &command[..command.len().min(40)];
-        assert!(out.starts_with(expected), "{command}: {}", &out[..out.len().min(200)]);
-    }
+    let keys = ["patient", "shortstop:patient", &long, "large-patient", "empty-patient"];
+    rack.types(&rows, &keys, begins_so);
     // `ready` of the start, and five of the above.
     assert_eq!(cli_at(rack.redis, &["dbsize"]), ["(integer) 6"]);
     for part in ["patient", "secret", "ready", "yes", "shortstop"] {
@@ -353,12 +417,12 @@ fn a_gateway_that_seals_leaves_nothing_to_read_in_redis() {
                  redis.call('set', k, string.rep('forged', 20)) end return 0\" 0";
     assert_eq!(cli_at(rack.redis, &[forge]), ["(integer) 0"]);
     for key in ["patient", "large-patient", &long] {
-        let out = rack.cli(&[&format!("get {key}")]).join("|");
+        let out = rack.sure(&[&format!("get {key}")]).join("|");
         assert!(out.starts_with("(error) ERR"), "{key}: {out}");
         assert!(out.contains("does not open"), "{key}: {out}");
     }
-    assert_eq!(rack.cli(&["set patient secret"]), ["OK"]);
-    assert_eq!(rack.cli(&["get patient"]), ["\"secret\""]);
+    assert_eq!(rack.sure(&["set patient secret"]), ["OK"]);
+    assert_eq!(rack.sure(&["get patient"]), ["\"secret\""]);
 }
 
 /// A connection that speaks the protocol itself: many small commands, one after the other.
@@ -402,11 +466,11 @@ impl Connection {
 fn what_reads_and_writes_never_loses_a_large_value_written_meanwhile() {
     let rack = Rack::on_redis(true);
     let port = rack.gateway;
-    let over = AtomicBool::new(false);
+    let (over, in_doubt) = (AtomicBool::new(false), AtomicUsize::new(0));
     let taken = Mutex::new(HashSet::new());
     std::thread::scope(|scope| {
         for taker in 0..3 {
-            let (over, taken) = (&over, &taken);
+            let (over, in_doubt, taken) = (&over, &in_doubt, &taken);
             scope.spawn(move || {
                 let mut connection = Connection::to(port);
                 while !over.load(Relaxed) {
@@ -414,7 +478,9 @@ fn what_reads_and_writes_never_loses_a_large_value_written_meanwhile() {
                         0 => connection.ask(&["GETSET", "k", "small"]),
                         _ => connection.ask(&["GETDEL", "k"]),
                     };
-                    if let Some(got) = got.filter(|got| got.len() > 100) {
+                    if got.as_ref().is_some_and(|got| got.contains("outcome unknown")) {
+                        in_doubt.fetch_add(1, Relaxed);
+                    } else if let Some(got) = got.filter(|got| got.len() > 5000) {
                         taken.lock().unwrap().insert(got[..4].to_string());
                     }
                 }
@@ -424,18 +490,27 @@ fn what_reads_and_writes_never_loses_a_large_value_written_meanwhile() {
         let mut connection = Connection::to(port);
         for round in 0..200 {
             let large = format!("{round:04}").repeat(5000);
-            connection.ask(&["SET", "k", "small"]);
-            let said = connection.ask(&["SET", "k", &large]);
-            assert_eq!(said.as_deref(), Some("+OK"));
-            // It is gone from there once somebody has got it, who may not have been answered yet.
+            let is_taken = || taken.lock().unwrap().contains(&large[..4]);
             let deadline = Instant::now() + PATIENCE;
-            while !taken.lock().unwrap().contains(&large[..4]) {
-                let there = connection.ask(&["GET", "k"]);
-                assert!(
-                    Instant::now() < deadline,
-                    "nobody has got value {round}, and there is {:.10}",
-                    there.unwrap_or_default()
-                );
+            while !is_taken() {
+                let doubts = in_doubt.load(Relaxed);
+                connection.ask(&["SET", "k", "small"]);
+                let said = connection.ask(&["SET", "k", &large]).unwrap_or_default();
+                assert!(Instant::now() < deadline, "value {round}: {said}");
+                if is_in_doubt(&said) {
+                    continue;
+                }
+                assert_eq!(said, "+OK");
+                // It is gone from there once somebody has got it, who may not have been answered
+                // yet; whose outcome is unknown may have taken it without being told what it was.
+                while !is_taken() && in_doubt.load(Relaxed) == doubts {
+                    let there = connection.ask(&["GET", "k"]);
+                    assert!(
+                        Instant::now() < deadline,
+                        "nobody has got value {round}, and there is {:.10}",
+                        there.unwrap_or_default()
+                    );
+                }
             }
         }
     });
@@ -459,15 +534,24 @@ fn a_redis_with_a_password_is_reached_without_telling_it_to_everybody() {
     rack.password_file = Some(file);
     let rack = rack.start_on_redis(true);
     let large = "x".repeat(5000);
-    assert_eq!(rack.cli(&["set a small"]), ["OK"]);
-    assert_eq!(rack.cli(&[&format!("set b {large}")]), ["OK"]);
-    assert_eq!(rack.cli(&["get a", "strlen b"]), ["\"small\"", "(integer) 5000"]);
+    assert_eq!(rack.sure(&["set a small"]), ["OK"]);
+    assert_eq!(rack.sure(&[&format!("set b {large}")]), ["OK"]);
+    assert_eq!(rack.sure(&["get a", "strlen b"]), ["\"small\"", "(integer) 5000"]);
     let stranger = cli_at(rack.redis, &["get a"]);
     assert!(stranger[0].contains("NOAUTH"), "{stranger:?}");
 }
 
 #[test]
 fn redis_benchmark_meets_no_error() {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_benchmarked() {
+        assert!(Instant::now() < deadline, "each time something was in doubt");
+    }
+}
+
+/// Has a rack of its own benchmarked without an error; not if something was in doubt, whose error
+/// ends it.
+fn is_benchmarked() -> bool {
     let rack = Rack::on_redis(false);
     // What was tried before the store took writes may have failed.
     let errors = || {
@@ -485,11 +569,15 @@ fn redis_benchmark_meets_no_error() {
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        if is_in_doubt(&text) || is_in_doubt(&complaint) {
+            return false;
+        }
         assert!(output.status.success(), "{text}{complaint}");
         assert!(text.contains("\"GET\"") && text.contains("\"SET\""), "{text}");
         assert!(!(text + &complaint).to_lowercase().contains("err"), "-P {depth}");
     }
     assert_eq!(errors(), before);
+    true
 }
 
 /// Commands, in their order, that the gateway and a Redis must answer alike, one by one. `{past}`
@@ -522,24 +610,40 @@ fn the_gateway_answers_as_redis_does_beside_it() {
     let beside = port::free();
     let mut other = Rack::default();
     other.start("redis-server", &["--port", &beside.to_string(), "--save", ""], Some(beside));
-    let types = ["RPUSH list 1 2", "HSET hash f v", "RPUSH other 1"];
-    assert_eq!(cli_at(rack.redis, &types), cli_at(beside, &types));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let past = (now.as_secs() - 1_000).to_string();
     let soon = (now.as_secs() + 100_000).to_string();
     let lines: Vec<String> =
         ALIKE.iter().map(|line| line.replace("{past}", &past).replace("{soon}", &soon)).collect();
-    let mut differ = vec![];
-    for line in &lines {
-        let (here, there) = (rack.cli(&[line]), cli_at(beside, &[line]));
-        if here != there {
-            differ.push(format!("{line}: {here:?}, and Redis {there:?}"));
+    // What differs; nothing is known where something was in doubt.
+    let differ = || {
+        for key in ["a", "list", "hash", "other", "shortstop:x", "shortstop:07:x"] {
+            let delete = format!("DEL {key}");
+            rack.sure(&[&delete]);
+            cli_at(beside, &[&delete]);
         }
-    }
+        let types = ["RPUSH list 1 2", "HSET hash f v", "RPUSH other 1"];
+        assert_eq!(cli_at(rack.redis, &types), cli_at(beside, &types));
+        let mut differ = vec![];
+        for line in &lines {
+            let (here, there) = (rack.cli(&[line]), cli_at(beside, &[line]));
+            if here.iter().any(|line| is_in_doubt(line)) {
+                return None;
+            }
+            if here != there {
+                differ.push(format!("{line}: {here:?}, and Redis {there:?}"));
+            }
+        }
+        Some(differ)
+    };
+    let deadline = Instant::now() + PATIENCE;
+    let mut all = std::iter::repeat_with(differ);
+    let sure = all.find(|differ| differ.is_some() || Instant::now() > deadline).flatten();
+    let differ = sure.expect("each time something was in doubt");
     assert!(differ.is_empty(), "{differ:#?}");
     // These are another tenant's in the Redis behind the store.
     for line in ["GET shortstop:7:a", "SET shortstop:7:a 1", "EXISTS shortstop:7:a"] {
-        let said = rack.cli(&[line]).concat();
+        let said = rack.sure(&[line]).concat();
         assert!(said.contains("NOPERM") && said.contains("--tenant"), "{line}: {said}");
     }
 }
