@@ -1,13 +1,13 @@
 //! Real stores before real Redis servers, found by what the cluster file says.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 
 use gateway::NetworkUse;
 use wire::{Cluster, KeyPlaces, Secret, Store, TENANT_OPEN, Tenant, partition_of};
 
 use crate::{
     store_thread::StoreThread,
-    support::{Config, Gateway, Redis, config},
+    support::{Config, Gateway, Redis, Speaker, config, until},
 };
 
 pub const TENANT_SECRET: &str = "000102030405060708090a0b0c0d0e0f";
@@ -55,6 +55,16 @@ pub fn keys(secret: Secret, tenant: u32) -> [String; 2] {
     })
 }
 
+/// Reads a key until it is read by the network, for which there is no answer in time where the
+/// machine stands still; every answer is this one.
+fn read_by_network(gateway: &Gateway, client: &mut Speaker<TcpStream>, key: &str, value: &str) {
+    until("it is read by the network", || {
+        let before = gateway.counter("network_reads");
+        assert_eq!(client.ask(&format!("GET {key}")), value);
+        gateway.counter("network_reads") > before
+    });
+}
+
 #[test]
 fn the_network_and_the_resp_ports_lead_to_the_same_stores() {
     let rack = Rack::start();
@@ -71,8 +81,10 @@ fn the_network_and_the_resp_ports_lead_to_the_same_stores() {
         }
     }
     // The first of each store goes before it is known that the gateway may read every key there.
-    assert_eq!(gateway.counter("network_reads"), 34);
-    assert_eq!(gateway.counter("network_fallbacks"), 0);
+    assert!(gateway.counter("network_reads") <= 34);
+    for (key, last) in [(&a, "19"), (&b, "20")] {
+        read_by_network(&gateway, &mut client, key, &format!("$2\r\n{last}\r\n"));
+    }
     for (redis, key) in rack.redis.iter().zip([&a, &b]) {
         assert_eq!(redis.speak().ask(&format!("EXISTS {key}")), ":1\r\n");
         assert_eq!(redis.speak().ask("DBSIZE"), ":1\r\n");
@@ -105,15 +117,21 @@ fn a_tenant_s_keys_are_the_same_by_the_network_and_by_the_resp_ports() {
         let [a, b] = &keys;
         assert_eq!(client.ask(&format!("MSET {a} 1 {b} 2")), "+OK\r\n");
         assert_eq!(client.ask(&format!("MGET {b} {a}")), "*2\r\n$1\r\n2\r\n$1\r\n1\r\n");
-        for (key, redis) in keys.iter().zip(&rack.redis) {
+        let named = keys.each_ref().map(|key| format!("GET shortstop:7:{key}"));
+        for ((key, named), redis) in keys.iter().zip(&named).zip(&rack.redis) {
             assert!(client.ask(&format!("INCR {key}")).starts_with(':'));
-            let named = redis.speak().ask(&format!("GET shortstop:7:{key}"));
+            let named = redis.speak().ask(named);
             for _ in 0..2 {
                 assert_eq!(client.ask(&format!("GET {key}")), named);
             }
             assert_eq!(redis.speak().ask("DBSIZE"), ":1\r\n");
         }
-        let reads = if network == NetworkUse::Always { 2 } else { 0 };
-        assert_eq!(gateway.counter("network_reads"), reads);
+        let most = if network == NetworkUse::Always { 2 } else { 0 };
+        assert!(gateway.counter("network_reads") <= most);
+        for ((key, named), redis) in keys.iter().zip(&named).zip(&rack.redis) {
+            if network == NetworkUse::Always {
+                read_by_network(&gateway, &mut client, key, &redis.speak().ask(named));
+            }
+        }
     }
 }
