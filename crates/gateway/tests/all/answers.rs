@@ -336,9 +336,10 @@ fn who_has_gone_takes_nothing_that_others_wait_for() {
 /// A replica that stands still has nothing of what is written now, whichever way that went.
 #[test]
 fn a_write_counts_as_replicated_when_it_is() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let redis = Redis::start(&["--port", &port.to_string(), "--bind", "127.0.0.1"]);
-    let replica = Redis::start(&["--replicaof", "127.0.0.1", &port.to_string()]);
+    let held = lab::port::held();
+    let port = held.number.to_string();
+    let redis = Redis::start(&["--port", &port, "--bind", "127.0.0.1"]);
+    let replica = Redis::start(&["--replicaof", "127.0.0.1", &port]);
     let gateway = Gateway::start(config(&redis.url()));
     let mut client = gateway.speak();
     until("there is a replica", || redis.speak().ask("INFO replication").contains("state=online"));

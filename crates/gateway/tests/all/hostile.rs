@@ -164,9 +164,8 @@ fn commands_whose_rest_does_not_come_hold_no_memory_that_others_need() {
 
 #[test]
 fn a_redis_that_is_away_is_said_to_be_and_found_again() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    let port = lab::port::held();
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], port.number));
     let gateway = Gateway::start(config(&format!("redis://{address}")));
     let mut client = gateway.speak();
     client.say(&[command("GET a"), command("SET a 1"), command("MULTI")].concat());
@@ -179,14 +178,18 @@ fn a_redis_that_is_away_is_said_to_be_and_found_again() {
     assert_eq!(client.answer(), "");
     // Now something is there.
     let listener = std::net::TcpListener::bind(address).unwrap();
-    let server = std::thread::spawn(move || {
-        let mut server = MadeUpServer::new(listener.accept().unwrap().0);
-        assert_eq!(server.next().unwrap(), "GET a");
-        server.answer(b"$1\r\n1\r\n");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut server = MadeUpServer::new(stream.unwrap());
+            std::thread::spawn(move || {
+                while server.next().is_some_and(|words| words == "GET a") {
+                    server.answer(b"$1\r\n1\r\n");
+                }
+            });
+        }
     });
     let mut client = gateway.speak();
-    while client.ask("GET a") != "$1\r\n1\r\n" {}
-    server.join().unwrap();
+    until("it is found again", || client.ask("GET a") == "$1\r\n1\r\n");
 }
 
 #[test]

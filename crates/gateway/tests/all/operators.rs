@@ -3,14 +3,14 @@
 
 use std::{
     io::{Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
 };
 
 use gateway::NetworkUse;
 
 use crate::{
     network::Store,
-    support::{Config, Gateway, PATIENCE, Redis, command, config},
+    support::{Config, Gateway, PATIENCE, Redis, command, config, until},
 };
 
 /// The `calls` of a command that somebody counts.
@@ -42,36 +42,49 @@ fn what_redis_does_not_see_is_told_by_the_gateway() {
     let (store, redis) = (Store::start(), Redis::start(&[]));
     let gateway = store.gateway(&redis, NetworkUse::Always);
     let mut client = gateway.speak();
-    let before = calls(&client.ask("INFO gateway"), "get");
-    let seen = calls(&client.ask("INFO commandstats"), "get");
-    client.say(&command("GET k").repeat(1000));
-    (0..1000).for_each(|_| drop(client.answer()));
+    let mut seen = 0;
+    until("all go by the network", || {
+        let before = calls(&client.ask("INFO gateway"), "get");
+        seen = calls(&client.ask("INFO commandstats"), "get");
+        client.say(&command("GET k").repeat(1000));
+        let said: Vec<String> = (0..1000).map(|_| client.answer()).collect();
+        assert_eq!(calls(&client.ask("INFO gateway"), "get"), before + 1000);
+        // What the store did not answer in time Redis did, which has no such key.
+        said.iter().all(|said| said != "$-1\r\n")
+    });
     assert!(client.ask("INCR text").starts_with(':'));
     assert_eq!(client.ask("SET text x"), "+OK\r\n");
     assert!(client.ask("INCR text").starts_with("-ERR value is not an integer"));
     let told = client.ask("INFO gateway");
-    assert_eq!(calls(&told, "get"), before + 1000);
     let incr = told.lines().find(|line| line.starts_with("cmdstat_incr:")).unwrap();
     assert!(incr.contains("calls=2,") && incr.contains(",failed_calls=1,"), "{incr}");
     // Redis has seen what the gateway asks for itself, and none of these.
     assert!(calls(&client.ask("INFO commandstats"), "get") < seen + 1000);
 }
 
-/// What is answered by HTTP.
+/// What is answered by HTTP; who stands still meanwhile is not waited for, and asks again.
 fn fetch(at: SocketAddr, path: &str) -> String {
-    let mut stream = TcpStream::connect(at).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
+    let ask = || {
+        let mut stream = TcpStream::connect(at)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        std::io::Result::Ok(answer)
+    };
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    until("it is answered by HTTP", || {
+        answer = ask().unwrap_or_default();
+        !answer.is_empty()
+    });
     answer
 }
 
 #[test]
 fn prometheus_finds_what_is_counted() {
     let redis = Redis::start(&[]);
-    // A port that is free now.
-    let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = lab::port::held();
+    let at = SocketAddr::from(([127, 0, 0, 1], port.number));
     let gateway = Gateway::start(Config { metrics: Some(at), ..config(&redis.url()) });
     let mut client = gateway.speak();
     for _ in 0..3 {
