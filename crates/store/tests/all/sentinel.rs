@@ -15,12 +15,13 @@ use super::support::{
     servers::{Process, redis, redis_with, start_at},
 };
 
+/// A Sentinel, for which a master is not dead that stands still for some seconds.
 fn sentinel(master: u16) -> Process {
     start_at(port::held(), |port, directory| {
         let file = directory.join("sentinel.conf");
         let text = format!(
             "port {port}\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 {master} 2\n\
-             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n"
+             sentinel down-after-milliseconds main 5000\nsentinel failover-timeout main 2000\n"
         );
         std::fs::write(&file, text).unwrap();
         let mut command = Command::new("redis-server");
