@@ -46,6 +46,16 @@ impl Net {
             run(format!("-n {space} route add default via 10.77.{n}.254"));
             run(format!("-n {space} -6 route add default via fd77:{n}::fe"));
         }
+        // A link that is up has a queue that drops all, until the kernel's watch of links has run.
+        let drops = |space: &String| {
+            let words = ["-n", space, "-o", "link", "show", "up"];
+            let said = std::process::Command::new("ip").args(words).output().unwrap().stdout;
+            String::from_utf8(said).unwrap().contains(" qdisc noop ")
+        };
+        let began = Instant::now();
+        while [&a, &b, &s].into_iter().any(drops) {
+            assert!(began.elapsed() < PATIENCE, "a link does not come up");
+        }
         net
     }
 
