@@ -1,13 +1,15 @@
 //! Each discipline whose keys are stores', in a rack with two of them: a key that is read again and
 //! again is answered elsewhere than at its home, and who writes or deletes it is obeyed at once.
 
-use std::path::Path;
+use std::{path::Path, time::Instant};
 
-use client::Client;
+use client::{Client, Error};
 use decide::Items;
 use serde_json::Value;
 
-use super::support::{Kind, Rack, Reader, needs_root, patient, rack_with, until, use_client};
+use super::support::{
+    Kind, PATIENCE, Rack, Reader, needs_root, patient, rack_with, until, use_client,
+};
 
 lab::on_both!(hot_keys_are_answered_elsewhere_and_writes_are_seen_at_once);
 
@@ -53,6 +55,29 @@ fn of_replicas(rack: &Rack) -> u64 {
     status.sum()
 }
 
+/// Writes a key until the outcome is known, on a machine that may stand still; the new version.
+async fn set(client: &Client, key: &str, value: &[u8]) -> u64 {
+    let began = Instant::now();
+    loop {
+        match client.set(key, value, None).await {
+            Err(Error::OutcomeUnknown { .. } | Error::NotWhole { .. })
+                if began.elapsed() < PATIENCE => {}
+            written => return written.expect("an answer"),
+        }
+    }
+}
+
+/// Deletes a key likewise; whether it was there, or may have been at a first try.
+async fn delete(client: &Client, key: &str) -> bool {
+    let (began, mut in_doubt) = (Instant::now(), false);
+    loop {
+        match client.delete(key).await {
+            Err(Error::OutcomeUnknown { .. }) if began.elapsed() < PATIENCE => in_doubt = true,
+            deleted => return deleted.expect("an answer") || in_doubt,
+        }
+    }
+}
+
 /// Writes both keys again and again, reads each at once, and removes them in the end.
 async fn write(client: Client, readers: &[Reader; 2]) {
     let texts =
@@ -60,7 +85,7 @@ async fn write(client: Client, readers: &[Reader; 2]) {
     for version in 2..2 + WRITES {
         for ((key, reader), text) in [SHORT, LONG].iter().zip(readers).zip(texts) {
             let value = text(version);
-            let written = client.set(key, value.as_bytes(), None).await.expect("an answer");
+            let written = set(&client, key, value.as_bytes()).await;
             reader.expect_version(written);
             let got = client.get(key).await.expect("an answer").expect("it is there");
             assert_eq!((got.version, &got.bytes[..]), (written, value.as_bytes()), "{key}");
@@ -79,8 +104,8 @@ fn hot_keys_are_answered_elsewhere_and_writes_are_seen_at_once(kind: Kind) {
         let here = |host: &str| (rack.lab.namespace(host), cluster.as_str());
         let (space, text) = here("client1");
         use_client(&space, text, id, patient(), async |client| {
-            client.set(SHORT, b"1", None).await.expect("an answer");
-            client.set(LONG, "1".repeat(5000).as_bytes(), None).await.expect("an answer");
+            set(&client, SHORT, b"1").await;
+            set(&client, LONG, "1".repeat(5000).as_bytes()).await;
         });
         let before = of_replicas(&rack);
         let readers =
@@ -96,7 +121,7 @@ fn hot_keys_are_answered_elsewhere_and_writes_are_seen_at_once(kind: Kind) {
         }
         use_client(&space, text, id, patient(), async |client| {
             for key in [SHORT, LONG] {
-                assert!(client.delete(key).await.expect("an answer"), "{name}: {key}");
+                assert!(delete(&client, key).await, "{name}: {key}");
                 assert!(client.get(key).await.expect("an answer").is_none(), "{name}: {key}");
             }
         });
