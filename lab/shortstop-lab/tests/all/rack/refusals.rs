@@ -80,7 +80,7 @@ fn a_switch_that_is_there_already_is_left_alone() {
         ["shortstop", "switch", "--interface", "eth0", "--name", &same, "--state-dir", &state];
     let said = rack.refused("switch", &words);
     assert!(said.contains(&same) && said.contains("another agent"), "{said}");
-    assert!(rack.get("client1", "key0000000000001").from_switch);
+    rack.until_cached("client1", "key0000000000001");
     assert_eq!(rack.status()["interfaces"].as_array().map(Vec::len), Some(3));
 }
 
@@ -106,7 +106,7 @@ fn an_id_that_is_taken_is_reported_and_harms_nobody() {
     let _ = twin.wait();
     rack.done("switch", &["shortstop", "switch", "detach", "--name", &name]);
     assert!(said.contains("id 1") && said.contains(&rack.switch()), "{said}");
-    assert!(rack.get("client1", "key0000000000001").from_switch);
+    rack.until_cached("client1", "key0000000000001");
     assert_eq!(rack.control_status().unwrap()["name"], rack.switch().as_str());
 }
 
@@ -145,7 +145,7 @@ fn a_soft_switch_takes_two_capabilities_and_no_more() {
     }
     let said = rack.refused("switch", &["shortstop", "switch", "detach", "--name", &same]);
     assert!(said.contains(&same) && said.contains("is soft"), "{said}");
-    assert!(rack.get("client1", "key0000000000001").from_switch);
+    rack.until_cached("client1", "key0000000000001");
 }
 
 #[test]

@@ -202,13 +202,30 @@ impl Rack {
 
     /// `shortstop set` that has to succeed.
     pub fn set(&self, host: &str, key: &str, value: &str) -> u64 {
-        self.try_set(host, key, value, &[]).unwrap_or_else(|e| panic!("set {key} on {host}: {e}"))
+        self.set_as(host, key, value, &[])
     }
 
-    /// `shortstop delete`: whether there was such a key.
-    pub fn delete(&self, host: &str, key: &str) -> bool {
+    /// `shortstop set` with more options, none of which is a condition, that has to succeed.
+    pub fn set_as(&self, host: &str, key: &str, value: &str, options: &[&str]) -> u64 {
+        until_known(&format!("set {key} on {host}"), || self.try_set(host, key, value, options))
+    }
+
+    /// `shortstop delete --json`: whether there was such a key, or the complaint.
+    pub fn try_delete(&self, host: &str, key: &str) -> Result<bool, String> {
         let (json, output) = self.json(host, &self.shortstop("delete", key, &[]));
-        json["deleted"].as_bool().unwrap_or_else(|| panic!("delete {key} on {host}: {output:?}"))
+        let complaint = || String::from_utf8_lossy(&output.stderr).into_owned();
+        json["deleted"].as_bool().ok_or_else(complaint)
+    }
+
+    /// `shortstop delete` that has to succeed: whether there was such a key, or may have been,
+    /// as where a first try was in doubt.
+    pub fn delete(&self, host: &str, key: &str) -> bool {
+        let mut tries = 0;
+        let was_there = until_known(&format!("delete {key} on {host}"), || {
+            tries += 1;
+            self.try_delete(host, key)
+        });
+        was_there || tries > 1
     }
 
     /// Reads a key until the switch answers; gives that answer.
@@ -275,6 +292,24 @@ impl Rack {
         });
         Reader { shared, thread }
     }
+}
+
+/// Tries a write until its outcome is known: on a machine that stands still its time is over
+/// before it is answered.
+///
+/// # Panics
+/// It fails otherwise.
+pub fn until_known<T>(what: &str, mut attempt: impl FnMut() -> Result<T, String>) -> T {
+    until(what, || match attempt() {
+        Ok(done) => Some(done),
+        Err(complaint) if is_in_doubt(&complaint) => None,
+        Err(complaint) => panic!("{what}: {complaint}"),
+    })
+}
+
+/// Whether a write was given up when its time was over.
+pub fn is_in_doubt(complaint: &str) -> bool {
+    complaint.contains("outcome unknown") || complaint.contains("took too few of")
 }
 
 /// Does something with a client of a tenant in a namespace.
