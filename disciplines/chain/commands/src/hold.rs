@@ -279,12 +279,19 @@ mod tests {
 
     #[test]
     fn a_command_that_makes_light_of_a_lost_lock_has_lost_it_all_the_same() {
-        let text = "trap 'exit 0' TERM; while :; do sleep 0.01; done";
-        let lost_soon = async {
-            sleep(Duration::from_millis(300)).await;
+        let file = std::env::temp_dir().join(format!("light-of-it-{}", std::process::id()));
+        let _ = std::fs::remove_file(&file);
+        let path = file.display();
+        let text = format!("trap 'exit 0' TERM; : >'{path}'; while :; do sleep 0.01; done");
+        // It is not asked to end before it makes light of that.
+        let lost_then = async {
+            while !file.exists() {
+                sleep(LOOK_EVERY).await;
+            }
             Ok(false)
         };
-        let (status, kept) = ran(text, lost_soon);
+        let (status, kept) = ran(&text, lost_then);
+        let _ = std::fs::remove_file(&file);
         assert_eq!((status.code(), kept), (Some(0), false));
         let (status, kept) = ran("exit $SHORTSTOP_FENCE", std::future::pending());
         assert_eq!((code_of(status), kept), (7, true));
