@@ -129,7 +129,7 @@ impl Chains {
             (said.matches("\"attached\": true").count() == switches.len()).then_some(())
         });
         chains.add_tenant(TENANT, discipline, needs.options);
-        until("the chain begins", || (chains.coord("put begun yes").1 == 0).then_some(()));
+        until("the chain begins", || chains.begins(TENANT).then_some(()));
         chains
     }
 
@@ -176,6 +176,13 @@ impl Chains {
             println!("{what}: {}", String::from_utf8_lossy(&output.stderr));
         }
         (said, status)
+    }
+
+    /// Whether a tenant's chains have taken the first key, which is written once: a write that was
+    /// in doubt may have been the one.
+    fn begins(&self, tenant: u32) -> bool {
+        self.coord_of(tenant, "put --if-absent begun yes").1 == 0
+            || self.coord_of(tenant, "get begun").0 == "yes"
     }
 
     /// Its power fails: with it goes what it has.
@@ -449,9 +456,7 @@ fn chains_of_two_tenants_lose_different_members_at_once(kind: Kind) {
     let mut chains = Chains::with(kind, first, needs);
     let other = TENANT + 1;
     chains.add_tenant(other, last.unwrap_or(first), OPTIONS);
-    until("the other tenant's chains begin", || {
-        (chains.coord_of(other, "put begun yes").1 == 0).then_some(())
-    });
+    until("the other tenant's chains begin", || chains.begins(other).then_some(()));
     let writers = [TENANT, other].map(|tenant| (tenant, Writer::start(&chains, tenant)));
     let all: Vec<Vec<IpAddr>> = writers.iter().flat_map(|(_, w)| w.wait(2, &[])).collect();
     // Members first: chance may have left a switch without a chain, and of the others each two have
