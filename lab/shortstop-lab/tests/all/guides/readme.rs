@@ -13,9 +13,15 @@ pub fn start_redis(network: &mut Network) {
 }
 
 /// What README says in words: the second store is started as the first, and the client reads until
-/// the switch answers.
+/// the switch answers. What is written for a while is written for good as well.
 pub fn in_words(network: &mut Network, step: &Step) -> bool {
     let Step::Line { text, .. } = step else { return false };
+    if let Some((lasting, _)) = text.split_once(" --ttl ") {
+        network.until_said("client", text, "");
+        // And once more for good: busy machines read it when its life is over.
+        network.until_said("client", lasting, "");
+        return true;
+    }
     if text.starts_with("shortstop store") {
         network.typed("store1", text);
         network.typed("store2", &text.replace("--listen 10.0.2.1:7117", "--listen 10.0.2.2:7117"));
