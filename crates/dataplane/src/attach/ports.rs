@@ -49,9 +49,9 @@ impl Dataplane {
         Ok(attached)
     }
 
-    /// Detaches the switch from all interfaces but these: an earlier agent was told of more. Nothing
-    /// is sent by them from now on, and earlier programs that only they ran are removed. Returns
-    /// their names.
+    /// Detaches the switch from all interfaces but these: an earlier agent was told of more.
+    /// Nothing is sent by them from now on, and earlier programs that only they ran are removed.
+    /// Returns their names.
     ///
     /// # Errors
     /// If the kernel refuses.

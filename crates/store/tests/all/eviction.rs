@@ -112,8 +112,8 @@ fn a_full_redis_keeps_what_switches_read() {
             {
                 read_at_the_switch(&mut switch, &mut redis);
             }
-            // When all that is older has gone a key that was read before is the oldest: on a machine
-            // that is slow by seconds, in which the others were written.
+            // When all that is older has gone, what was read before is the oldest: on a machine
+            // that is slow by the seconds in which the others were written.
             for _ in 0..2 {
                 evicted += 1_000;
                 next = write_until_evicted(&mut redis, evicted, next, 0);
