@@ -50,8 +50,8 @@ impl Dataplane {
     }
 
     /// Detaches the switch from all interfaces but these: an earlier agent was told of more.
-    /// Nothing is sent by them from now on, and earlier programs that only they ran are removed.
-    /// Returns their names.
+    /// Nothing is sent by the others from now on, and earlier programs that they alone ran are
+    /// removed. Returns the others' names.
     ///
     /// # Errors
     /// If the kernel refuses.
