@@ -256,6 +256,8 @@ impl<S: Read + Write> Speaker<S> {
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
                     return String::new();
                 }
+                // So it is for a process that was stopped, and goes on.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => panic!("no answer: {error}"),
             }
         }
