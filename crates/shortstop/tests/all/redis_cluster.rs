@@ -5,13 +5,18 @@
 //! redis-cli are needed.
 
 use std::{
-    io::Write,
+    io::{BufRead, BufReader, Write},
+    net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
 use lab::{interrupt, port};
+use nix::{
+    sys::signal::{self, Signal},
+    unistd::Pid,
+};
 
 /// How long anything may take on a machine that is busy with something else.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -195,10 +200,46 @@ impl Rack {
         assert_eq!(self.ask(&["get", key]), value);
     }
 
+    /// A client of the gateway that says what it likes.
+    fn connect(&self) -> Client {
+        let stream = TcpStream::connect(("127.0.0.1", self.gateway)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Client { reader: BufReader::new(stream) }
+    }
+
+    fn at(&self, node: u16) -> usize {
+        self.nodes.iter().position(|other| *other == node).unwrap()
+    }
+
+    fn stop(&self, node: u16) {
+        let child = &self.children[self.at(node)];
+        signal::kill(Pid::from_raw(child.id() as i32), Signal::SIGSTOP).unwrap();
+    }
+
     fn kill(&mut self, node: u16) {
-        let at = self.nodes.iter().position(|other| *other == node).unwrap();
+        let at = self.at(node);
         self.children[at].kill().unwrap();
         self.children[at].wait().unwrap();
+    }
+}
+
+struct Client {
+    reader: BufReader<TcpStream>,
+}
+
+impl Client {
+    fn says(&mut self, bytes: &str) {
+        self.reader.get_mut().write_all(bytes.as_bytes()).unwrap();
+    }
+
+    /// So many lines.
+    fn hears(&mut self, lines: usize) -> Vec<String> {
+        let mut read = || {
+            let mut line = String::new();
+            self.reader.read_line(&mut line).unwrap();
+            line.trim_end().to_string()
+        };
+        (0..lines).map(|_| read()).collect()
     }
 }
 
@@ -303,8 +344,37 @@ fn a_redis_cluster_with_its_data_is_served_through_failovers_and_the_move_of_a_s
         assert_eq!(cli(second, &["set", key, &value]), "OK");
         assert_eq!(rack.ask(&["get", key]), value);
     }
+    // An EXEC that waits for another's write is said once, at the slot's node.
+    assert_eq!(cli(second, &["client", "pause", "2000", "write"]), "OK");
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| rack.ask(&["set", key, "x"]));
+        until("the other's write does not wait", || {
+            cli(second, &["info", "clients"]).contains("blocked_clients:1")
+        });
+        let mut client = rack.connect();
+        client.says(&format!("MULTI\r\nAPPEND {key} y\r\nEXEC\r\nPING\r\n"));
+        assert_eq!(client.hears(5), ["+OK", "+QUEUED", "*1", ":2", "+PONG"]);
+        assert_eq!(other.join().unwrap(), "OK");
+        // Said twice, it has an answer that is taken for that of another command.
+        client.says("PING\r\nECHO last\r\n");
+        assert_eq!(client.hears(3), ["+PONG", "$4", "last"]);
+    });
+    assert_eq!(rack.ask(&["append", key, "z"]), "3", "its keys are free");
+    assert_eq!(rack.ask(&["get", key]), "xyz");
+
     until("the new file does not have the move", || {
         let text = String::from_utf8(import(third).stdout).unwrap();
         text.contains(&format!("first = {slot}\nlast = {slot}\n"))
     });
+
+    // A transaction that has gone to a node which others replace keeps its keys from nobody.
+    let successor = rack.replica_of(second);
+    let mut client = rack.connect();
+    client.says(&format!("WATCH {key}\r\nMULTI\r\nSET {key} z\r\n"));
+    assert_eq!(client.hears(3), ["+OK", "+OK", "+QUEUED"]);
+    rack.stop(second);
+    client.says("EXEC\r\n");
+    until("no failover of one that is stopped", || rack.role(successor) == "master");
+    until("nothing can be written", || rack.ask(&["set", key, "free"]) == "OK");
+    assert_eq!(cli(successor, &["get", key]), "free");
 }
