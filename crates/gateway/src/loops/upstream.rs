@@ -103,6 +103,8 @@ pub(super) struct Upstream {
     pub is_dirty: bool,
     /// Whether its user may not say anything just to say it.
     pub is_mute: bool,
+    /// Whether its user was not let in by it.
+    pub is_refused: bool,
 }
 
 impl Upstream {
@@ -123,6 +125,7 @@ impl Upstream {
             push: vec![],
             is_dirty: false,
             is_mute: false,
+            is_refused: false,
         }
     }
 

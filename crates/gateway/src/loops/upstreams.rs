@@ -35,7 +35,7 @@ impl EventLoop {
     pub(super) fn common(&mut self, target: usize, speaker: Speaker, lane: u8) -> usize {
         let kind = Kind { target, speaker, lane };
         if let Some(at) = self.common.get(&kind) {
-            return *at;
+            return self.let_in_beside(*at).unwrap_or(*at);
         }
         let at = self.upstreams.insert(Upstream::new(kind.clone(), None, self.now));
         self.common.insert(kind, at);

@@ -14,7 +14,11 @@ use hashbrown::HashMap;
 use resp::Words;
 use slab::Slab;
 
-use super::{EventLoop, speaker::NOBODY, upstream::Phase};
+use super::{
+    EventLoop,
+    speaker::NOBODY,
+    upstream::{Phase, Upstream},
+};
 
 /// Longer names and passwords are not remembered: who says them has a connection of his own.
 const LONGEST_WORD: usize = 512;
@@ -200,6 +204,7 @@ impl EventLoop {
     /// A connection of a user is let in: what waited for that leaves.
     pub(super) fn let_in(&mut self, at: usize) {
         let Some(upstream) = self.upstreams.get_mut(at) else { return };
+        upstream.is_refused = false;
         let Some(held) = upstream.held.take() else { return };
         if let Some(stream) = &mut upstream.stream {
             stream.out().extend_from_slice(&held);
@@ -225,9 +230,44 @@ impl EventLoop {
         }
     }
 
-    /// A connection of a user is not let in. Who waits hears what Redis says; all who are logged
-    /// in so are sent away.
+    /// Another connection of a user by which he is let in, where this one was not: whatever his
+    /// password is now, Redis has him logged in by it.
+    pub(super) fn let_in_beside(&self, at: usize) -> Option<usize> {
+        let Upstream { kind, is_refused: true, .. } = &self.upstreams[at] else { return None };
+        let is_such = |other: &&usize| {
+            self.upstreams.get(**other).is_some_and(|other| {
+                let is_let_in = other.stream.is_some() && other.held.is_none();
+                let is_of = other.kind.target == kind.target && other.kind.speaker == kind.speaker;
+                is_let_in && is_of
+            })
+        };
+        self.users.all.get(kind.speaker.user as usize)?.upstreams.iter().find(is_such).copied()
+    }
+
+    /// What waited at a connection that was not let in goes by another.
+    fn goes_beside(&mut self, at: usize, other: usize) {
+        let upstream = &mut self.upstreams[at];
+        upstream.stream = None;
+        upstream.scanner = Default::default();
+        upstream.phase = Phase::Down(self.now + REFUSED_FOR);
+        let held = upstream.held.take().unwrap_or_default();
+        let pending = std::mem::take(&mut upstream.pending);
+        let other_upstream = &mut self.upstreams[other];
+        if let Some(out) = other_upstream.out() {
+            out.extend_from_slice(&held);
+        }
+        other_upstream.pending.extend(pending);
+        self.touch_upstream(other);
+    }
+
+    /// A connection of a user is not let in. If he is by another, what waits goes by that.
+    /// Otherwise who waits hears what Redis says; all who are logged in so are sent away.
     pub(super) fn not_let_in(&mut self, at: usize, said: &[u8]) {
+        let upstream = &mut self.upstreams[at];
+        upstream.is_refused = upstream.owner.is_none();
+        if let Some(other) = self.let_in_beside(at) {
+            return self.goes_beside(at, other);
+        }
         let upstream = &mut self.upstreams[at];
         let speaker = upstream.kind.speaker;
         let user = speaker.user;

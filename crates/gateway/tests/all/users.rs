@@ -64,6 +64,26 @@ fn clients_of_a_user_share_connections_of_that_user() {
     assert_eq!(gateway.speak().ask("ACL WHOAMI"), "$7\r\ndefault\r\n");
 }
 
+/// As on a connection to Redis: it is asked who somebody is when he says so, and not again.
+#[test]
+fn who_is_logged_in_stays_so_when_the_password_has_become_another() {
+    let redis = redis();
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut client = logged_in(&gateway, "ada secret");
+    assert_eq!(client.ask("GET none"), "$-1\r\n");
+    assert_eq!(redis.speak().ask("ACL SETUSER ada resetpass >other"), "+OK\r\n");
+    // By a connection for writes, which would have to log in with what was the password.
+    for round in 1..=2 {
+        assert_eq!(client.ask("INCR n"), format!(":{round}\r\n"));
+        assert_eq!(client.ask("ACL WHOAMI"), "$3\r\nada\r\n");
+        assert!(gateway.speak().ask("AUTH ada secret").starts_with("-WRONGPASS "));
+    }
+    let mut other = logged_in(&gateway, "ada other");
+    assert_eq!(other.ask("INCR n"), ":3\r\n");
+    assert_eq!(redis.speak().ask("CLIENT KILL USER ada"), ":3\r\n");
+    assert!(is_ended(client) && is_ended(other));
+}
+
 #[test]
 fn redis_decides_who_somebody_is_and_what_he_may() {
     let redis = redis();
