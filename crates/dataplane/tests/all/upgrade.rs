@@ -47,14 +47,20 @@ fn aside(switch: &Switch) -> Vec<String> {
     names.filter(|name| name.starts_with("aside")).collect()
 }
 
+/// A switch on a0 and b0, each of which is one end of a link.
+fn attached_to_two() -> Switch {
+    let switch = Switch::load(&[trial()], &[tenant(SIGNED, NUMBER)]);
+    for link in ["a", "b"] {
+        ip(&format!("link add {link}0 type veth peer name {link}1"));
+        switch.dataplane().attach(&format!("{link}0"), Mode::Generic).expect("attached");
+    }
+    switch
+}
+
 #[test]
 fn programs_go_on_with_their_own_until_the_last_link_runs_the_new_ones() {
     in_namespace(|| {
-        let switch = Switch::load(&[trial()], &[tenant(SIGNED, NUMBER)]);
-        for link in ["a", "b"] {
-            ip(&format!("link add {link}0 type veth peer name {link}1"));
-            switch.dataplane().attach(&format!("{link}0"), Mode::Generic).expect("attached");
-        }
+        let switch = attached_to_two();
         let new = again(&switch, 4).expect("taken over");
         let read = Message::read(SIGNED, b"note").frame().bytes();
         let consumes =
@@ -81,11 +87,7 @@ fn programs_go_on_with_their_own_until_the_last_link_runs_the_new_ones() {
 #[test]
 fn interfaces_that_are_not_named_again_are_detached_and_hold_nothing_up() {
     in_namespace(|| {
-        let switch = Switch::load(&[trial()], &[tenant(SIGNED, NUMBER)]);
-        for link in ["a", "b"] {
-            ip(&format!("link add {link}0 type veth peer name {link}1"));
-            switch.dataplane().attach(&format!("{link}0"), Mode::Generic).expect("attached");
-        }
+        let switch = attached_to_two();
         let new = again(&switch, 4).expect("taken over");
         let attached = new.attach_all(&["a0".into()], Mode::Generic).expect("taken over");
         assert_eq!(aside(&switch).len(), 1, "the other still runs the old program");

@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lab::port;
+use lab::{interrupt, port};
 
 /// Processes that end with the test, however it ends.
 #[derive(Default)]
@@ -127,14 +127,8 @@ impl Rack {
 
     /// Likewise for commands that may be carried out again, until none of them is in doubt.
     fn sure(&self, commands: &[&str]) -> Vec<String> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let said = self.cli(commands);
-            if !said.iter().any(|line| is_in_doubt(line)) {
-                return said;
-            }
-            assert!(Instant::now() < deadline, "{:.40}: {said:?}", commands.concat());
-        }
+        let is_late = |said: &Vec<String>| said.iter().any(|line| is_in_doubt(line));
+        until_sure(&format!("{:.40}", commands.concat()), || self.cli(commands), is_late)
     }
 
     /// Types the commands of rows, one after the other, and looks whether what is printed is what
@@ -145,7 +139,6 @@ impl Rack {
         keys: &[&str],
         is_so: impl Fn(&[String], &E) -> bool,
     ) {
-        let deadline = Instant::now() + PATIENCE;
         let is_sure = |(command, expected): &(_, E)| {
             let command: &str = AsRef::as_ref(command);
             let said = self.cli(&[command]);
@@ -154,10 +147,14 @@ impl Rack {
             assert!(is_good, "{command:.40}: {:.200}", said.join("|"));
             is_sure
         };
-        while !rows.iter().all(is_sure) {
-            assert!(Instant::now() < deadline, "each time one was in doubt");
+        let done = interrupt::wait_for("rows of which none is in doubt", PATIENCE, || {
+            if rows.iter().all(is_sure) {
+                return Ok(Some(()));
+            }
             keys.iter().for_each(|key| drop(self.sure(&[&format!("del {key}")])));
-        }
+            Ok(None)
+        });
+        done.unwrap();
     }
 }
 
@@ -191,6 +188,12 @@ fn is_answer(said: &str, expected: &str) -> bool {
 fn begins_so(said: &[String], expected: &&str) -> bool {
     let said = said.join("|");
     said.starts_with(expected) || is_answer(&said, expected)
+}
+
+/// What comes of something that may be done again, once that is not in doubt.
+fn until_sure<T>(what: &str, mut once: impl FnMut() -> T, is_late: impl Fn(&T) -> bool) -> T {
+    let sure = || Ok(Some(once()).filter(|said| !is_late(said)));
+    interrupt::wait_for(what, PATIENCE, sure).unwrap()
 }
 
 /// Whether something was not carried out within its time, or is not known to be: a machine that
@@ -270,13 +273,11 @@ fn large_values_go_up_and_come_down_by_every_way() {
     };
     // Where the machine stood still it may be done again.
     let shortstop = |words: &[&str], input: &[u8]| {
-        let deadline = Instant::now() + PATIENCE;
         let was_late = |output: &Output| {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             ["outcome unknown", "no answer", "took too few"].iter().any(|why| said.contains(why))
         };
-        let mut all = std::iter::repeat_with(|| once(words, input));
-        all.find(|output| !was_late(output) || Instant::now() > deadline).expect("one is the last")
+        until_sure(&words.join(" "), || once(words, input), was_late)
     };
     for len in [1391, 1392, 5000, 65_536, 1 << 20] {
         let value: Vec<u8> = (0..len).map(|i| b'a' + (i / 7 + len) as u8 % 26).collect();
@@ -362,10 +363,8 @@ fn what_no_packet_carries_goes_to_redis_and_back() {
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         reading.join().unwrap()
     };
-    let deadline = Instant::now() + PATIENCE;
-    let mut all = std::iter::repeat_with(answered);
-    let sure = all.find(|out| !is_in_doubt(out) || Instant::now() > deadline);
-    assert!(sure.unwrap() == expected, "a pipeline of small and large values");
+    let said = until_sure("a pipeline", answered, |out| is_in_doubt(out));
+    assert!(said == expected, "a pipeline of small and large values");
 }
 
 #[test]

@@ -69,6 +69,13 @@ impl World {
         step
     }
 
+    /// Likewise, of a command that is remembered in case that it has to be sent once more.
+    fn asks_kept(&mut self, line: &str) -> Step {
+        let step = self.asks(line);
+        self.session.keeps(line.starts_with("SET"), Some(format!("{line}\r\n").as_bytes()));
+        step
+    }
+
     /// What Redis sends: whether the client gets it, and whether a hold ends with it.
     fn hears(&mut self, bytes: &str) -> (bool, bool) {
         let mut scanner = ReplyScanner::default();
@@ -318,8 +325,7 @@ fn an_answer_of_the_ports_own_comes_in_its_turn() {
 fn what_a_client_keeps_is_read_at_the_node_that_tells_of_its_changes() {
     let mut world = World::new();
     let movable = |world: &mut World| {
-        world.asks("GET a");
-        world.session.keeps(false, Some(b"GET a\r\n"));
+        world.asks_kept("GET a");
         let movable = !matches!(world.session.movable(), Movable::No);
         world.hears("-MOVED 1 127.0.0.1:1\r\n");
         movable
@@ -337,13 +343,10 @@ fn what_a_client_keeps_is_read_at_the_node_that_tells_of_its_changes() {
 #[test]
 fn a_transaction_that_moves_takes_along_what_was_sent_and_not_what_waits_for_its_hold() {
     let mut world = World::new();
-    world.asks("MULTI");
-    world.session.keeps(false, Some(b"MULTI\r\n"));
+    world.asks_kept("MULTI");
     world.hears("+OK\r\n");
-    world.asks("SET k v");
-    world.session.keeps(true, Some(b"SET k v\r\n"));
-    assert_eq!(world.asks("EXEC"), holds(&["k"]));
-    world.session.keeps(true, Some(b"EXEC\r\n"));
+    world.asks_kept("SET k v");
+    assert_eq!(world.asks_kept("EXEC"), holds(&["k"]));
     assert_eq!(world.session.movable(), Movable::Whole(vec!["MULTI\r\n".into()]));
     assert_eq!(world.session.kept(1).collect::<Vec<_>>(), ["SET k v\r\n"]);
     assert_eq!(world.session.kept(0).collect::<Vec<_>>(), ["SET k v\r\n", "EXEC\r\n"]);
@@ -354,25 +357,20 @@ fn a_connection_with_subscriptions_stays_and_one_without_goes_to_its_channel() {
     let mut world = World::new();
     world.asks("HELLO 3");
     world.hears("%0\r\n");
-    world.asks("SSUBSCRIBE a");
-    world.session.keeps(false, Some(b"SSUBSCRIBE a\r\n"));
+    world.asks_kept("SSUBSCRIBE a");
     assert_eq!(world.session.movable(), Movable::Whole(vec![]));
     world.hears(">3\r\n$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n");
-    world.asks("SSUBSCRIBE b");
-    world.session.keeps(false, Some(b"SSUBSCRIBE b\r\n"));
+    world.asks_kept("SSUBSCRIBE b");
     assert_eq!(world.session.movable(), Movable::No);
     world.hears("-MOVED 1 127.0.0.1:1\r\n");
-    world.asks("MULTI");
-    world.session.keeps(false, Some(b"MULTI\r\n"));
+    world.asks_kept("MULTI");
     world.hears("+OK\r\n");
-    world.asks("SET k v");
-    world.session.keeps(true, Some(b"SET k v\r\n"));
+    world.asks_kept("SET k v");
     assert_eq!(world.session.movable(), Movable::No);
     world.hears("-MOVED 1 127.0.0.1:1\r\n");
     world.asks("DISCARD");
     world.hears("+OK\r\n");
-    world.asks("GET k");
-    world.session.keeps(false, Some(b"GET k\r\n"));
+    world.asks_kept("GET k");
     assert!(matches!(world.session.movable(), Movable::Alone(_)));
 }
 
