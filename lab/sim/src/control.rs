@@ -50,7 +50,6 @@ pub(crate) fn maker(rack: &Rack, control: &roles::Control, seed: u64) -> anyhow:
                 max_items: control.max_items.unwrap_or(10_000),
                 reports_per_window: 5_000,
                 window_ms: control.window_ms.unwrap_or(1_000),
-                lease: cluster.lease(),
                 seed,
                 ..Limits::default()
             },
@@ -112,7 +111,7 @@ impl ControlHost {
         let default = default.unwrap_or(registered.first().map_or("none", |r| r.name));
         let known = registered.iter().any(|r| r.name == default) || default == decide::NONE.name;
         anyhow::ensure!(known, "discipline {default:?} is not known");
-        let disciplines = Disciplines::start(registered, default, config.limits, &config.settings);
+        let disciplines = Disciplines::start(registered, default, &config);
         let loaded = disk.0.borrow().load();
         // Microseconds since 1970: above every number of an earlier lead, which used at most one
         // per microsecond.

@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use decide::{Action, Discipline, Items, Limits, Registration, Runs, SwitchId};
 
+use super::config::CoreConfig;
+
 static NONE: Registration = decide::NONE;
 
 /// The disciplines that tenants may choose: the registered ones, and `none`.
@@ -21,19 +23,18 @@ pub struct Disciplines {
 }
 
 impl Disciplines {
-    /// Starts all that tenants may choose; `default` is for tenants that choose none. `given` are
-    /// settings of disciplines.
+    /// Starts all that tenants may choose; `default` is for tenants that choose none.
     ///
     /// # Panics
     /// If the default is not one of them.
     pub fn start(
         registered: &'static [Registration],
         default: &str,
-        limits: Limits,
-        given: &BTreeMap<String, u32>,
+        config: &CoreConfig,
     ) -> Disciplines {
+        let limits = Limits { lease: config.cluster.lease(), ..config.limits };
         let all = choice(registered).map(|r| {
-            let settings = r.settings(given);
+            let settings = r.settings(&config.settings);
             (r, (r.control)(Limits { settings, ..limits }))
         });
         Disciplines::new(all.collect(), default)

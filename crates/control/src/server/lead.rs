@@ -3,7 +3,7 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use decide::{ENDING_WITHIN, Limits, Registration};
+use decide::{ENDING_WITHIN, Registration};
 use tokio::sync::watch;
 
 use super::{
@@ -123,8 +123,7 @@ async fn begin(shared: &SharedCore, beginning: &Beginning, lead: &Lead) -> Resul
     let loaded = lead.load().await?;
     let config = CoreConfig { term: lead.term(), ..beginning.config.clone() };
     let default = &beginning.default_discipline;
-    let limits = Limits { lease: config.cluster.lease(), ..config.limits };
-    let disciplines = Disciplines::start(beginning.disciplines, default, limits, &config.settings);
+    let disciplines = Disciplines::start(beginning.disciplines, default, &config);
     // Microseconds since 1970: above every number of an earlier lead, which used at most one per
     // microsecond.
     let core = Core::new(config, disciplines, loaded, clock_ms() * 1000)?;
@@ -311,6 +310,7 @@ mod tests {
     use std::{collections::BTreeMap, future::poll_fn, task::Poll};
 
     use api::types::TenantSpec;
+    use decide::Limits;
 
     use super::*;
     use crate::{

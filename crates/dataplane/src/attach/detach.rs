@@ -37,14 +37,12 @@ pub(crate) fn release(home: &Home, interfaces: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Detaches a switch from all interfaces but those of these indexes.
-pub(crate) fn release_others(home: &Home, stay: &[u32]) {
-    for (name, ifindex, link) in live_links(home) {
-        if !stay.contains(&ifindex) {
-            free(home, &name, ifindex, &link);
-            // One that was moved here is pinned under another index, and leads nowhere from now on.
-            let _ = fs::remove_file(link_path(home, &name, ifindex));
-        }
+/// Detaches a switch from the interfaces of these links: their names, indexes and the links.
+pub(crate) fn release_links(home: &Home, links: Vec<(String, u32, OwnedFd)>) {
+    for (name, ifindex, link) in links {
+        free(home, &name, ifindex, &link);
+        // One that was moved here is pinned under another index, and leads nowhere from now on.
+        let _ = fs::remove_file(link_path(home, &name, ifindex));
     }
 }
 

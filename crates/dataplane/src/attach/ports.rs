@@ -56,18 +56,19 @@ impl Dataplane {
     /// # Errors
     /// If the kernel refuses.
     pub fn keep_only(&self, attached: &[Attachment]) -> Result<Vec<String>, Error> {
-        let stay: Vec<u32> = attached.iter().map(|port| port.ifindex).collect();
-        let mut others = links::attached(self.home());
-        others.retain(|(_, ifindex)| !stay.contains(ifindex));
+        let mut others = links::live_links(self.home());
+        others.retain(|(_, ifindex, _)| attached.iter().all(|port| port.ifindex != *ifindex));
         if others.is_empty() {
             return Ok(vec![]);
         }
         // First, for a driver may lose what is redirected to it without a program of ours.
-        others.iter().try_for_each(|(_, ifindex)| self.forget_port(*ifindex))?;
-        detach::release_others(self.home(), &stay);
+        others.iter().try_for_each(|(_, ifindex, _)| self.forget_port(*ifindex))?;
+        let mut names: Vec<String> = others.iter().map(|(name, ..)| name.clone()).collect();
+        names.sort();
+        detach::release_links(self.home(), others);
         self.note_interfaces()?;
         self.let_go()?;
-        Ok(others.into_iter().map(|(name, _)| name).collect())
+        Ok(names)
     }
 
     fn forget_port(&self, ifindex: u32) -> Result<(), Error> {

@@ -129,6 +129,14 @@ impl Upstream {
         }
     }
 
+    /// It is down, and not tried again before then. What was asked and not answered.
+    pub fn goes_down(&mut self, until: Instant) -> VecDeque<PendingCommand> {
+        self.stream = None;
+        self.scanner = ReplyScanner::default();
+        self.phase = Phase::Down(until);
+        std::mem::take(&mut self.pending)
+    }
+
     /// What is to be said goes here; `None` while it is down.
     pub fn out(&mut self) -> Option<&mut Vec<u8>> {
         match (&mut self.stream, &mut self.held) {

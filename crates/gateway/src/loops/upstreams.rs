@@ -240,18 +240,16 @@ impl EventLoop {
             true => tracing::debug!("{name}: {why}"),
             false => tracing::warn!("{name}: {why}"),
         }
-        upstream.stream = None;
         // Lost before its user was let in, it is not tried again at once.
         let was_in = was_up && upstream.held.take().is_none();
         let (is_common, speaker) = (upstream.owner.is_none(), upstream.kind.speaker);
         let partial = upstream.scanner.is_within();
-        upstream.scanner = Default::default();
-        // What was connected may be there again at once: a server that restarted, or closed what
-        // was idle.
-        upstream.phase = Phase::Down(if was_in { self.now } else { self.now + TRIED_EVERY });
         let owner = upstream.owner;
         let refusal = upstream.known.refusal.take();
-        let pending = std::mem::take(&mut upstream.pending);
+        // What was connected may be there again at once: a server that restarted, or closed what
+        // was idle.
+        let until = if was_in { self.now } else { self.now + TRIED_EVERY };
+        let pending = upstream.goes_down(until);
         if pending.iter().any(|pending| pending.waiter == Waiter::Check(Question::Commands)) {
             self.commands_untold(speaker);
         }

@@ -14,11 +14,7 @@ use hashbrown::HashMap;
 use resp::Words;
 use slab::Slab;
 
-use super::{
-    EventLoop,
-    speaker::NOBODY,
-    upstream::{Phase, Upstream},
-};
+use super::{EventLoop, speaker::NOBODY, upstream::Upstream};
 
 /// Longer names and passwords are not remembered: who says them has a connection of his own.
 const LONGEST_WORD: usize = 512;
@@ -247,11 +243,8 @@ impl EventLoop {
     /// What waited at a connection that was not let in goes by another.
     fn goes_beside(&mut self, at: usize, other: usize) {
         let upstream = &mut self.upstreams[at];
-        upstream.stream = None;
-        upstream.scanner = Default::default();
-        upstream.phase = Phase::Down(self.now + REFUSED_FOR);
         let held = upstream.held.take().unwrap_or_default();
-        let pending = std::mem::take(&mut upstream.pending);
+        let pending = upstream.goes_down(self.now + REFUSED_FOR);
         let other_upstream = &mut self.upstreams[other];
         if let Some(out) = other_upstream.out() {
             out.extend_from_slice(&held);
@@ -279,11 +272,9 @@ impl EventLoop {
         let is_full = said.starts_with("-ERR max number of clients");
         // The store's Redis is the one whose word counts.
         let counts = upstream.kind.target < self.stores.len() && !is_full;
-        upstream.stream = None;
         upstream.held = None;
-        upstream.scanner = Default::default();
-        upstream.phase = Phase::Down(if counts { self.now } else { self.now + REFUSED_FOR });
-        for pending in std::mem::take(&mut upstream.pending) {
+        let until = if counts { self.now } else { self.now + REFUSED_FOR };
+        for pending in upstream.goes_down(until) {
             self.refuse(pending, &said);
         }
         self.commands_untold(speaker);

@@ -53,7 +53,7 @@ use super::{
     remote::{Command, Health, Outcome, Protocol, Remote, Verb},
 };
 use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
-pub(crate) use address::{addresses, node_at, plain_urls};
+pub(crate) use address::{addresses, plain_urls};
 use answers::lost;
 pub(crate) use dial::{Dial, Reader, Writer};
 use eviction::{Eviction, MARKS};

@@ -255,14 +255,19 @@ impl Remote {
         self.send(Command { ticket, tenant: key.tenant, name, version, compared: None, verb })
     }
 
-    /// What the backend checks of a condition, or that it does not hold.
-    fn condition(&self, key: Key<'_>, condition: Condition) -> Result<OnlyIf, Change> {
+    /// What the backend checks of a condition, and the version that was compared here; or that it
+    /// does not hold.
+    fn condition(
+        &self,
+        key: Key<'_>,
+        condition: Condition,
+    ) -> Result<(OnlyIf, Option<u64>), Change> {
         match condition {
-            Condition::Always => Ok(OnlyIf::Always),
-            Condition::Absent => Ok(OnlyIf::Absent),
-            Condition::Present => Ok(OnlyIf::Present),
+            Condition::Always => Ok((OnlyIf::Always, None)),
+            Condition::Absent => Ok((OnlyIf::Absent, None)),
+            Condition::Present => Ok((OnlyIf::Present, None)),
             Condition::Version(wanted) => match self.versions.of(key) {
-                current if current == wanted => Ok(OnlyIf::Present),
+                current if current == wanted => Ok((OnlyIf::Present, Some(wanted))),
                 current => Err(Change::Mismatch(current)),
             },
         }
@@ -338,8 +343,8 @@ impl Backend for Remote {
         if put.value.is_some_and(|value| name.len() + value.len() > self.health.takes()) {
             return Answer::Now(Change::TooLarge);
         }
-        let only_if = match self.condition(key, put.condition) {
-            Ok(only_if) => only_if,
+        let (only_if, compared) = match self.condition(key, put.condition) {
+            Ok(holds) => holds,
             Err(mismatch) => return Answer::Now(mismatch),
         };
         let mut version = put.version;
@@ -353,10 +358,6 @@ impl Backend for Remote {
         } else {
             self.versions.set(key, version);
         }
-        let compared = match put.condition {
-            Condition::Version(version) => Some(version),
-            Condition::Always | Condition::Absent | Condition::Present => None,
-        };
         self.send(Command { ticket, tenant: key.tenant, name, version, compared, verb })
     }
 }

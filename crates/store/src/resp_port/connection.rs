@@ -40,13 +40,13 @@ use super::{
     holding::Hold,
     session::{Movable, Session, Step},
 };
-use crate::backend::redis as master;
+use crate::{backend::redis as master, slot_map::NodeAddress};
 use client_end::{ClientEnd, INPUT_BYTES, READ_BYTES};
 use holder::mutants::{Mutant, mutant};
 use holds::{HeldCommands, HoldBatch, HoldQueue, had};
 use master_end::MasterEnd;
 use outlet::shrink;
-use redirection::{Detour, Redirection, Return};
+use redirection::{Detour, Redirection, Return, address_of};
 
 /// More bytes of answers than that a hold does not wait for: the client is sent away.
 const HELD_OUTPUT_BYTES: usize = 64 << 20;
@@ -249,7 +249,7 @@ impl Connection {
                             doubt.into_iter().for_each(|doubt| self.holds.doubt(doubt));
                             self.answers(line);
                         }
-                        Return::Connection(at, leg) => (*reads, *writes) = self.moves(at, leg),
+                        Return::Connection(to, leg) => (*reads, *writes) = self.moves(to, leg),
                     }
                     if !self.take_replies() {
                         return End::Master;
@@ -529,10 +529,10 @@ impl Connection {
 
     /// The connection is another node's from now on: what it was sent and has not answered is sent
     /// there.
-    fn moves(&mut self, at: ConnectionAddr, leg: Leg) -> (master::Reader, master::Writer) {
-        let (upstream, node) = (self.state.upstream.clone(), master::node_at(&at));
-        self.ceases = node.map(|node| async move { upstream.ceases(&node).await }.boxed());
-        self.master.move_to(at, leg.session);
+    fn moves(&mut self, to: NodeAddress, leg: Leg) -> (master::Reader, master::Writer) {
+        self.master.move_to(address_of(to.clone()), leg.session);
+        let upstream = self.state.upstream.clone();
+        self.ceases = Some(async move { upstream.ceases(&to).await }.boxed());
         // What waits for its hold goes there when that is had, and once.
         let unsent = self.waits.as_ref().map_or(0, |waits| waits.count);
         for command in self.session.kept(unsent) {

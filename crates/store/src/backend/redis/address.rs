@@ -50,7 +50,7 @@ pub(super) fn address(url: &str, password: Option<&str>) -> redis::RedisResult<C
 }
 
 /// The node that is there; none by a Unix socket.
-pub(crate) fn node_at(at: &ConnectionAddr) -> Option<NodeAddress> {
+pub(super) fn node_at(at: &ConnectionAddr) -> Option<NodeAddress> {
     let ConnectionAddr::Tcp(host, port) = at else { return None };
     Some(NodeAddress { host: host.clone(), port: *port })
 }

@@ -68,7 +68,7 @@ pub(super) enum Return {
     /// place, if it may.
     Failure(Bytes, Option<Doubt>),
     /// The connection goes on there, by this one.
-    Connection(ConnectionAddr, Leg),
+    Connection(NodeAddress, Leg),
 }
 
 /// What is on its way, and the connections by which commands go.
@@ -170,7 +170,6 @@ impl Redirection {
         let Detour { to, writes, redirects, greeting, .. } = detour;
         match arrival {
             Arrival::Answered(answer, leg) => {
-                self.silent.remove(&to.at);
                 self.legs.insert(to.at, (leg, greeting));
                 Return::Answer(answer, redirects)
             }
@@ -190,7 +189,7 @@ impl Redirection {
 /// A connection was opened to which another is to move, or not.
 fn removed(removal: Removal, opened: anyhow::Result<Leg>) -> Return {
     match opened {
-        Ok(leg) => Return::Connection(address_of(removal.at), leg),
+        Ok(leg) => Return::Connection(removal.at, leg),
         Err(error) => {
             tracing::debug!("RESP port: a connection stays where it is: {error:#}");
             Return::Failure(removal.line, None)
@@ -198,6 +197,6 @@ fn removed(removal: Removal, opened: anyhow::Result<Leg>) -> Return {
     }
 }
 
-fn address_of(node: NodeAddress) -> ConnectionAddr {
+pub(super) fn address_of(node: NodeAddress) -> ConnectionAddr {
     ConnectionAddr::Tcp(node.host, node.port)
 }
