@@ -131,7 +131,12 @@ impl Connection {
                 () = upstream.moves() => End::Master,
             };
             drop((reads, writes));
-            if matches!(end, End::Master) && self.goes_on() {
+            let user = self.session_of_user();
+            let is_sent_away = match (&end, user) {
+                (End::Master, Some(user)) => upstream.has_closed(&user, &self.master.at).await,
+                _ => false,
+            };
+            if matches!(end, End::Master) && !is_sent_away && self.goes_on() {
                 let why = format!("the Redis at {} takes no connection", self.master.at);
                 match self.master.has_answered()
                     || self.client.refuse(&mut client_reads, &mut client_writes, &why).await
@@ -173,6 +178,13 @@ impl Connection {
         self.session.asks_own();
         // Redis can tell whether a command stands behind others in a pipeline.
         self.session.bars();
+    }
+
+    /// What Redis knows the connection as, if the client has named a user on it. Redis that closes
+    /// it and is still there may have sent that user away (CLIENT KILL, ACL DELUSER), who has to
+    /// come back by itself then.
+    fn session_of_user(&self) -> Option<master::Session> {
+        self.session.greeting().names_user().then(|| self.master.named())?
     }
 
     /// Redis has gone. If nothing is lost with it but answers, the client is told of each that it

@@ -36,6 +36,15 @@ impl Greeting {
         self.said.len()
     }
 
+    /// Whether it names a user of Redis's: by AUTH, or by HELLO with AUTH among its words. A name of
+    /// the client's own that has this word in it is taken for one, too.
+    pub fn names_user(&self) -> bool {
+        let has_auth = |command: &Bytes| {
+            command.windows(4).any(|letters| letters.eq_ignore_ascii_case(b"auth"))
+        };
+        self.said.iter().any(|(_, command)| has_auth(command))
+    }
+
     /// The commands, as they were sent.
     pub fn bytes(&self) -> Vec<u8> {
         self.said.iter().flat_map(|(_, command)| command.iter().copied()).collect()
@@ -55,7 +64,12 @@ mod tests {
         greeting.hears("auth", &bytes(b"AUTH b\r\n"));
         assert_eq!(greeting.bytes(), b"HELLO 3\r\nAUTH b\r\n");
         assert_eq!((greeting.len(), greeting.changes()), (2, 3));
+        assert!(greeting.names_user());
         greeting.is_reset();
         assert_eq!((greeting.len(), greeting.changes()), (0, 4));
+        greeting.hears("hello", &bytes(b"HELLO 3\r\n"));
+        assert!(!greeting.names_user());
+        greeting.hears("hello", &bytes(b"hello 3 auth a b\r\n"));
+        assert!(greeting.names_user());
     }
 }

@@ -36,6 +36,11 @@ impl Session {
         Ok(Session::in_answers(&answers))
     }
 
+    /// Whether another is one with the same process.
+    pub fn is_with_same(&self, other: &Session) -> bool {
+        self.run_id == other.run_id
+    }
+
     /// By what it answered to CLIENT ID and INFO server.
     pub fn in_answers(answers: &[Value]) -> Option<Session> {
         let [Value::Int(id), info] = answers else { return None };

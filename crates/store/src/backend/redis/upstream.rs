@@ -18,6 +18,7 @@ use super::{
     address::node_at,
     dial::{Dial, Reader, Writer},
     masters::Masters,
+    role::{Role, role_of},
     sessions::{FormerSessions, Session},
 };
 use crate::slot_map::NodeAddress;
@@ -183,10 +184,7 @@ impl Upstream {
                 return true;
             }
             let end = async {
-                let info = match self.is_cluster() {
-                    true => self.info().set_addr(at.clone()),
-                    false => self.info(),
-                };
+                let info = self.info_of(at);
                 let at = info.addr().clone();
                 let config = AsyncConnectionConfig::new();
                 let (mut connection, _carries) = self.dial.connection(info, &config).await?;
@@ -199,6 +197,30 @@ impl Upstream {
                 Err(_) => {}
             }
             sleep(RETRY).await;
+        }
+    }
+
+    /// Whether a connection that has been closed was one with the process that is the master there
+    /// now: a command has ended it then, or a limit of Redis's. False: it was not, or that is not
+    /// said.
+    pub async fn has_closed(&self, session: &Session, at: &ConnectionAddr) -> bool {
+        let ask = async {
+            let config = AsyncConnectionConfig::new();
+            let (mut connection, _carries) =
+                self.dial.connection(self.info_of(at), &config).await?;
+            let now = Session::of(&mut connection).await?;
+            let is_same = now.is_some_and(|now| now.is_with_same(session));
+            anyhow::Ok(is_same && role_of(&mut connection).await? == Role::Master)
+        };
+        matches!(timeout(self.within, ask).await, Ok(Ok(true)))
+    }
+
+    /// What is said to the server there: to that of a cluster what is said to each. There is but one
+    /// otherwise.
+    fn info_of(&self, at: &ConnectionAddr) -> ConnectionInfo {
+        match self.is_cluster() {
+            true => self.info().set_addr(at.clone()),
+            false => self.info(),
         }
     }
 

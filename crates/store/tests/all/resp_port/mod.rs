@@ -23,7 +23,7 @@ use wire::{Flags, Op};
 use super::support::{
     self, PATIENCE, StoreThread,
     others::{Outsider, Switch},
-    servers::{Process, redis, redis_with},
+    servers::{Process, redis, redis_command, redis_with, start_at},
 };
 use rows::{NOT_SENT, ROWS};
 
@@ -442,4 +442,40 @@ fn when_redis_ends_a_connection_its_keys_are_free_again() {
     let told = client.answer("SET", || {});
     assert!(told.starts_with(b"-ERR outcome unknown: the Redis at "), "{}", told.escape_ascii());
     assert_eq!(client.command("GET k", || {}), b"$1\r\nw\r\n", "it has another connection");
+}
+
+#[test]
+fn a_user_whom_redis_sends_away_has_to_come_back_by_itself() {
+    let server = redis();
+    let store = StoreThread::start(config(&server));
+    let mut outsider = Outsider::of(&server);
+    outsider.command("ACL SETUSER someone on nopass ~* +@all");
+    for login in ["AUTH someone x", "HELLO 3 AUTH someone x"] {
+        let mut client = Whole::at(store.resp.unwrap());
+        client.command(login, || {});
+        assert_eq!(client.command("SET k v", || {}), b"+OK\r\n");
+        assert_eq!(outsider.command("CLIENT KILL USER someone"), ":1\r\n");
+        assert_eq!(client.0.read(&mut [0; 64]).unwrap(), 0, "after {login}");
+        assert!(!outsider.command("CLIENT LIST").contains("user=someone"), "after {login}");
+    }
+}
+
+#[test]
+fn a_user_whose_redis_was_started_again_is_a_user_of_the_new_one() {
+    let server = redis();
+    let store = StoreThread::start(config(&server));
+    let mut client = Whole::at(store.resp.unwrap());
+    client.command("HELLO 3 AUTH default x", || {});
+    assert_eq!(client.command("SET k v", || {}), b"+OK\r\n");
+    let server = start_at(server.stop(), redis_command);
+    loop {
+        let answer = client.command("SET k w", || {});
+        if answer == b"+OK\r\n" {
+            break;
+        }
+        let words = answer.escape_ascii().to_string();
+        assert!(words.starts_with("-ERR outcome unknown") || words.starts_with("-TRYAGAIN"));
+    }
+    assert_eq!(client.command("GET k", || {}), b"$1\r\nw\r\n");
+    assert!(Outsider::of(&server).command("CLIENT LIST").contains("resp=3"));
 }
