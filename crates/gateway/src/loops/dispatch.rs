@@ -215,6 +215,9 @@ impl EventLoop {
             if client.closing || client.ties.raw {
                 break;
             }
+            if client.owes_much() {
+                left = 0;
+            }
         }
         self.parser = parser;
         from

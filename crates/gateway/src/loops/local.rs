@@ -10,6 +10,7 @@ use super::{
     client::{Client, write_value},
     commands::{Command, LocalRead},
     dispatch::CommandText,
+    speaker::NOBODY,
 };
 
 impl Client {
@@ -36,16 +37,17 @@ impl EventLoop {
     }
 
     /// Answers what a command asks about the value of one key from a copy of it, if there is one.
-    /// Whether it did.
+    /// Whether it did. Of a user who has logged in only the right to GET is known.
     pub(super) fn ask_local(&mut self, at: usize, command: Command, said: CommandText<'_>) -> bool {
         let (Some(asks), Some(name)) = (command.local, said.word(1)) else { return false };
         let client = &self.clients[at];
-        if self.local.is_none() || client.ties.any() || client.tracking.is_some() {
+        let is_user = client.user != NOBODY;
+        if self.local.is_none() || is_user || client.ties.any() || client.tracking.is_some() {
             return false;
         }
         let range = match (asks, said.words.len()) {
             (LocalRead::Range, 4) => {
-                let number = |word: Option<&[u8]>| std::str::from_utf8(word?).ok()?.parse().ok();
+                let number = |word: Option<&[u8]>| resp::integer(word?);
                 match (number(said.word(2)), number(said.word(3))) {
                     (Some(first), Some(last)) => (first, last),
                     _ => return false,

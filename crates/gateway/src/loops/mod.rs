@@ -506,16 +506,26 @@ impl EventLoop {
             }
         }
         for at in std::mem::take(&mut self.dirty_clients) {
-            let Some(client) = self.clients.get_mut(at) else { continue };
-            client.is_dirty = false;
-            match client.stream.flush() {
-                Ok(sent) => self.shared.counters.total_net_output_bytes.add(sent as u64),
-                Err(_) => {
-                    self.close(at);
-                    continue;
-                }
-            }
-            self.settle(at);
+            self.flush_client(at);
+        }
+    }
+
+    /// Sends a client what waits for it.
+    fn flush_client(&mut self, at: usize) {
+        let Some(client) = self.clients.get_mut(at) else { return };
+        client.is_dirty = false;
+        match client.stream.flush() {
+            Ok(sent) => self.shared.counters.total_net_output_bytes.add(sent as u64),
+            Err(_) => return self.close(at),
+        }
+        self.settle(at);
+    }
+
+    /// Sends a client what waits for it if that is much: of many clients it would be more, until
+    /// the round is over, than all may hold.
+    fn relieve(&mut self, at: usize) {
+        if self.clients.get(at).is_some_and(Client::owes_much) {
+            self.flush_client(at);
         }
     }
 

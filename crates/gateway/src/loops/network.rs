@@ -81,6 +81,7 @@ impl EventLoop {
                     (true, _) => b"$-1\r\n",
                 };
                 self.give(place, number, answer, said, true, false);
+                self.relieve(place);
             }
             if bytes.capacity() <= READ_BYTES {
                 self.answer = bytes;

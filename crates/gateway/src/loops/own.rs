@@ -6,7 +6,7 @@
 
 use super::{
     EventLoop,
-    client::{Transition, Way},
+    client::{Ties, Transition, Way},
     commands::{Act, Command},
     dispatch::{CommandText, Next},
     hello::Hello,
@@ -29,6 +29,9 @@ impl EventLoop {
         // The answers to those before are counted; nothing is after this.
         if !client.is_by_own() || (needs_quiet(command) || raw) && client.waiting() > 0 {
             return false;
+        }
+        if command.act == Act::Select && said.selects_first() && self.is_back_in_first(at) {
+            return self.ends_own(at, command);
         }
         let store = self.own_store(at, said.words);
         let Some(own) = self.own(at, store) else { return false };
@@ -111,8 +114,17 @@ impl EventLoop {
         Some(Next::On)
     }
 
-    /// RESET and QUIT: nothing ties the client any more, and a connection of its own goes. Whether
-    /// the command was taken.
+    /// Whether a client that selects the first database is tied to its own connection by nothing
+    /// else than another one. That connection may not go on: to it the first is Redis's, and to a
+    /// new one the store's, which may be another.
+    fn is_back_in_first(&self, at: usize) -> bool {
+        let client = &self.clients[at];
+        let others = Ties { database: false, ..client.ties };
+        client.ties.database && !others.any() && client.tracking.is_none()
+    }
+
+    /// RESET, QUIT and a SELECT of the first database: nothing ties the client any more, and a
+    /// connection of its own goes. Whether the command was taken.
     pub(super) fn ends_own(&mut self, at: usize, command: Command) -> bool {
         let client = &mut self.clients[at];
         if client.waiting() > 0 {
@@ -125,14 +137,18 @@ impl EventLoop {
             self.upstreams.try_remove(*own);
         }
         let client = &mut self.clients[at];
-        if command.act == Act::Quit {
-            client.closing = true;
-            client.answer(b"+OK\r\n");
-        } else {
-            client.protocol = 2;
-            client.names = None;
-            client.answer(b"+RESET\r\n");
-            self.become_user(at, NOBODY);
+        match command.act {
+            Act::Select => client.answer(b"+OK\r\n"),
+            Act::Quit => {
+                client.closing = true;
+                client.answer(b"+OK\r\n");
+            }
+            _ => {
+                client.protocol = 2;
+                client.names = None;
+                client.answer(b"+RESET\r\n");
+                self.become_user(at, NOBODY);
+            }
         }
         self.touch_client(at);
         true

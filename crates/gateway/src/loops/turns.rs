@@ -148,6 +148,7 @@ impl EventLoop {
         if let Some(client) = self.clients.get_mut(at) {
             client.is_ready = false;
             self.serve(at);
+            self.relieve(at);
         }
     }
 

@@ -21,6 +21,11 @@ pub struct Rack {
 
 impl Rack {
     pub fn start() -> Rack {
+        Rack::in_database(0)
+    }
+
+    /// The stores' data is in this database of each Redis.
+    fn in_database(number: u32) -> Rack {
         let names: [SocketAddr; 2] = [([10, 9, 9, 1], 7117).into(), ([10, 9, 9, 2], 7117).into()];
         let part = |at: u32, address| Store { address, first: at, last: at, rack: 0, resp: None };
         let tenants = vec![Tenant::new(7, TENANT_SECRET)];
@@ -30,8 +35,10 @@ impl Rack {
             ..Cluster::single(names[0], 2)
         };
         let redis = [0, 1].map(|_| Redis::start(&[]));
-        let stores = [0, 1]
-            .map(|at| StoreThread::start(of_stores.clone(), Some(names[at]), &redis[at].url()));
+        let stores = [0, 1].map(|at| {
+            let url = format!("{}?db={number}", redis[at].url());
+            StoreThread::start(of_stores.clone(), Some(names[at]), &url)
+        });
         Rack { stores, redis, of_stores }
     }
 
@@ -43,6 +50,16 @@ impl Rack {
         });
         let cluster = Cluster { stores: of_gateway.collect(), ..self.of_stores.clone() };
         Config { resp: vec![], cluster, ..config("redis://127.0.0.1:1") }
+    }
+
+    /// As if there were the first store only, whose keys the test is about.
+    pub fn config_of_first(&self) -> Config {
+        let config = self.config();
+        let first = &config.cluster.stores[0];
+        let resp = first.resp.clone().unwrap().parse().unwrap();
+        let stores = vec![Store { last: 1, resp: None, ..first.clone() }];
+        let cluster = Cluster { stores, ..config.cluster.clone() };
+        Config { cluster, resp: vec![resp], ..config }
     }
 }
 
@@ -153,4 +170,20 @@ fn a_tenant_s_keys_are_the_same_by_the_network_and_by_the_resp_ports() {
             }
         }
     }
+}
+
+#[test]
+fn a_client_that_comes_back_from_another_database_is_in_that_of_the_store() {
+    let rack = Rack::in_database(3);
+    let gateway = Gateway::start(rack.config_of_first());
+    let mut client = gateway.speak();
+    let [key, _] = keys(Secret::NONE, TENANT_OPEN);
+    written(&mut client, &format!("SET {key} first"));
+    for line in ["SELECT 1", "SELECT 0", "MULTI"] {
+        assert_eq!(client.ask(line), "+OK\r\n", "{line}");
+    }
+    assert_eq!(client.ask(&format!("SET {key} second")), "+QUEUED\r\n");
+    assert_eq!(client.ask("EXEC"), "*1\r\n+OK\r\n");
+    assert_eq!(client.ask(&format!("GET {key}")), "$6\r\nsecond\r\n");
+    assert_eq!(rack.redis[0].speak().ask(&format!("EXISTS {key}")), ":0\r\n");
 }
