@@ -212,13 +212,14 @@ INLINE int refuse_too_large(struct work *work, const struct config *config, stru
 
 /*
  * Version and life of what was granted, into the item, which the caller has locked: a life counts
- * from the epoch.
+ * from the epoch, and is shorter by what two clocks may part in it, as a lease is.
  */
 INLINE void write_life(const struct work *work, struct item *item)
 {
 	__u32 expiry_ms = bpf_ntohl(work->header.expiry_ms);
 	__u64 from_ns = MUTANT(expiry_from_arrival) ? work->now_ns : READ_ONCE(item->epoch_ns);
-	__u64 expiry_ns = from_ns + expiry_ms * NS_PER_MS;
+	__u64 life_ns = expiry_ms * NS_PER_MS;
+	__u64 expiry_ns = from_ns + life_ns - life_ns / 64;
 	item->flags = (item->flags & ITEM_CELLS) | (expiry_ms ? ITEM_EXPIRES : 0);
 	item->expiry_ns = expiry_ns > CLOCK_MARGIN_NS ? expiry_ns - CLOCK_MARGIN_NS : 0;
 	item->version = bpf_be64_to_cpu(work->header.version);

@@ -52,6 +52,7 @@ pub struct Cache {
     shelves: Box<[Mutex<Shelf>]>,
     hashing: Hashing,
     longest: usize,
+    under_way: usize,
 }
 
 impl Cache {
@@ -63,6 +64,7 @@ impl Cache {
         Cache {
             shelves: (0..count).map(shelf).collect(),
             longest: LONGEST.min(bytes / count / 4),
+            under_way: bytes / 4,
             hashing,
         }
     }
@@ -153,6 +155,11 @@ impl Cache {
     /// The longest value that is kept, in bytes.
     pub fn longest(&self) -> usize {
         self.longest
+    }
+
+    /// How many bytes values may have in all of which parts are here and others are not.
+    pub(crate) fn most_under_way(&self) -> usize {
+        self.under_way
     }
 
     pub(crate) fn with<R>(&self, hash: u64, work: impl FnOnce(&mut Shelf) -> R) -> R {

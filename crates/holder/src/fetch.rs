@@ -73,6 +73,11 @@ impl Fetch {
         Fetch { store, key, key_hash, epoch, next_ns, tries: 1, beginnings: 0, joined: None }
     }
 
+    /// Bytes of the value of which parts are here, with room for the others.
+    pub fn bytes(&self) -> usize {
+        self.joined.as_ref().map_or(0, |joined| joined.bytes.len())
+    }
+
     /// The time has come to ask again: for what. None: it was asked often enough.
     pub fn again(&mut self, now_ns: Nanos) -> Option<Vec<Option<WantedPart>>> {
         if self.tries == TRIES {

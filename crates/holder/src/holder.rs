@@ -379,6 +379,7 @@ impl Holder {
             let is_of_epoch = fetch.epoch == header.epoch.number();
             *fetch.key == *packet.key && (is_of_epoch || mutant(Mutant::ReplicaOfAnyEpoch))
         };
+        let longest = self.longest_beside(hash, header);
         let Some(fetch) = self.fetches.get_mut(&hash).filter(is_its) else { return false };
         if header.epoch.switch() != self.links[fetch.store].number {
             return false;
@@ -392,7 +393,7 @@ impl Holder {
             return true;
         }
         let before_ns = fetch.next_ns;
-        match fetch.take(header, packet.value, self.cache.longest(), now_ns) {
+        match fetch.take(header, packet.value, longest, now_ns) {
             Progress::Parts(parts) => {
                 self.timers.remove(&(before_ns, hash));
                 self.timers.insert((fetch.next_ns, hash));
@@ -413,6 +414,17 @@ impl Holder {
             }
         }
         true
+    }
+
+    /// How long a value may be that this packet begins, beside those of other keys of which parts
+    /// are here: each has room for its whole length.
+    fn longest_beside(&self, hash: u64, header: &Header) -> usize {
+        if header.total == 0 || header.part > 0 {
+            return self.cache.longest();
+        }
+        let others = self.fetches.iter().filter(|(other, _)| **other != hash);
+        let taken: usize = others.map(|(_, fetch)| fetch.bytes()).sum();
+        self.cache.longest().min(self.cache.most_under_way().saturating_sub(taken))
     }
 
     fn give_up(&mut self, hash: u64, until_ns: Nanos) {
@@ -448,7 +460,7 @@ impl Holder {
             key_hash: header.key_hash,
             epoch: Epoch::new(header.epoch.switch(), epoch),
             version: header.epoch.number(),
-            expiry_ms: hits,
+            expiry_ms: hits.unwrap_or(wire::HAD_NONE),
             ..Header::new(Op::HolderAck)
         };
         self.send(store, ack, key, 0);

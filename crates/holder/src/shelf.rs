@@ -197,7 +197,8 @@ impl Shelf {
         true
     }
 
-    /// A grant of a key has come, as [`Replica::install`] takes it. Whether it is kept.
+    /// A grant of a key has come, as [`Replica::install`] takes it. Whether it is kept. Where there
+    /// is no room the key stays without a value, with its reads.
     pub fn install(
         &mut self,
         hash: u64,
@@ -212,7 +213,6 @@ impl Shelf {
         let entry = &mut self.entries[at];
         entry.is_wanted = false;
         if !has_room {
-            self.remove(at);
             return false;
         }
         let before = entry.bytes();
@@ -233,15 +233,23 @@ impl Shelf {
     }
 
     /// A key was written: nothing of an earlier epoch than this is served from now on. How many
-    /// reads its copy has answered.
-    pub fn invalidate(&mut self, hash: u64, key: &[u8], epoch: u64, now_ns: Nanos) -> u32 {
-        let Some(at) = self.find(hash, key) else { return 0 };
+    /// reads its copy has answered, if there was one or it was on its way.
+    pub fn invalidate(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        epoch: u64,
+        now_ns: Nanos,
+    ) -> Option<u32> {
+        let at = self.find(hash, key)?;
         let entry = &mut self.entries[at];
         let before = entry.bytes();
+        let had = entry.is_wanted || entry.replica.is_valid();
         entry.replica.raise(epoch, now_ns);
         entry.is_wanted = false;
         self.bytes = self.bytes + entry.bytes() - before;
-        std::mem::take(&mut entry.hits)
+        let hits = std::mem::take(&mut entry.hits);
+        had.then_some(hits)
     }
 
     /// A store's lease is this from now on.
@@ -287,22 +295,25 @@ impl Shelf {
     }
 
     /// Makes room for so many bytes more of a key that was read so often, but not in the place of
-    /// `not`. False: that takes keys that are read as often.
+    /// `not`. False: that takes keys that are read as often, and nothing has gone.
     fn make_room(&mut self, bytes: usize, reads: u32, not: Option<usize>) -> bool {
-        for _ in 0..GO_AT_MOST {
-            if self.bytes + bytes <= self.budget {
-                return true;
+        let mut kept = self.bytes;
+        let mut go: SmallVec<[usize; 8]> = SmallVec::new();
+        while kept + bytes > self.budget {
+            let coldest = self.coldest(|at| Some(at) == not || go.contains(&at));
+            let Some((at, _)) = coldest.filter(|(_, least)| *least < reads) else { return false };
+            if go.len() == GO_AT_MOST {
+                return false;
             }
-            match self.coldest(not) {
-                Some((at, least)) if least < reads => self.remove(at),
-                _ => return false,
-            }
+            kept -= self.entries[at].bytes();
+            go.push(at);
         }
-        self.bytes + bytes <= self.budget
+        go.into_iter().for_each(|at| self.remove(at));
+        true
     }
 
     /// The one of some entries that is read least, and how often.
-    fn coldest(&mut self, not: Option<usize>) -> Option<(usize, u32)> {
+    fn coldest(&mut self, is_not: impl Fn(usize) -> bool) -> Option<(usize, u32)> {
         let mut coldest = None;
         let mut seen = 0;
         for _ in 0..4 * SAMPLES {
@@ -310,7 +321,7 @@ impl Shelf {
             self.random ^= self.random >> 7;
             self.random ^= self.random << 17;
             let at = (self.random >> 16) as usize % self.entries.capacity().max(1);
-            let Some(entry) = self.entries.get(at).filter(|_| Some(at) != not) else { continue };
+            let Some(entry) = self.entries.get(at).filter(|_| !is_not(at)) else { continue };
             let reads = entry.reads_at(self.tick);
             if coldest.is_none_or(|(_, least)| reads < least) {
                 coldest = Some((at, reads));

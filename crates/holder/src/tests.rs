@@ -208,3 +208,74 @@ fn what_is_kept_is_what_is_read_most_within_its_bytes() {
     (0..20_000).for_each(|at| _ = visit(&mut played, 10_000 + at));
     assert!((0..20).all(|hot| visit(&mut played, hot)));
 }
+
+#[test]
+fn a_value_for_which_there_is_no_room_is_not_asked_for_at_once_and_takes_none() {
+    let mut played = Played::new(8192);
+    let value = [7; 1000];
+    let key = |number: usize| format!("key {number}").into_bytes();
+    for number in 0..6 {
+        (0..READS).for_each(|_| _ = played.read(&key(number), S));
+        let asked = match number {
+            0 => played.lend(0xc000, 7, 3, S),
+            _ => played.sent(),
+        };
+        played.grant(&asked[0], &key(number), &value, S);
+        (0..100).for_each(|_| assert!(played.read(&key(number), S).is_some()));
+    }
+    (0..READS).for_each(|_| _ = played.read(b"one more", S));
+    let asked = played.sent();
+    played.grant(&asked[0], b"one more", &value, S);
+    assert!((0..6).all(|number| played.read(&key(number), S).is_some()));
+    // Its reads are counted meanwhile, until it is the one that is read most.
+    (0..200).for_each(|_| assert!(played.read(b"one more", S + S / 4).is_none()));
+    assert_eq!(played.sent(), []);
+    let later = S + S / 2;
+    assert!(played.read(b"one more", later).is_none());
+    let asked = played.sent();
+    played.grant(&asked[0], b"one more", &value, later);
+    assert!(played.read(b"one more", later).is_some());
+}
+
+#[test]
+fn values_of_which_parts_are_here_have_a_part_of_its_bytes() {
+    const TOTAL: u32 = 200 << 10;
+    let mut played = Played::granted(b"lent", &[0; 10]);
+    let mut begun = |key: &[u8]| {
+        (0..READS).for_each(|_| _ = played.read(key, S));
+        let asked = played.sent().remove(0);
+        let grant = Header {
+            flags: Flags::GRANT,
+            epoch: asked.epoch,
+            request: asked.request,
+            key_hash: asked.key_hash,
+            version: 9,
+            total: TOTAL,
+            ..Header::new(Op::HolderGrant)
+        };
+        played.hear(grant, key, &[0; wire::PART_BYTES], S);
+        played.sent().len()
+    };
+    assert!(begun(b"first") > 0);
+    assert_eq!(begun(b"second"), 0, "both have more than a quarter of a MiB");
+}
+
+#[test]
+fn who_had_no_copy_says_so_to_an_invalidation() {
+    let mut played = Played::granted(b"kept", b"value");
+    (0..READS).for_each(|_| _ = played.read(b"on its way", S));
+    let asked = played.sent().remove(0);
+    for (key, expected) in
+        [(&b"kept"[..], 1), (b"kept", wire::HAD_NONE), (b"on its way", 0), (b"x", wire::HAD_NONE)]
+    {
+        let invalidate = Header {
+            request: 7,
+            epoch: Epoch::new(0xc000, asked.epoch.number()),
+            ..Header::new(Op::HolderInvalidate)
+        };
+        played.hear(invalidate, key, b"", S);
+        let acks = played.sent();
+        assert_eq!(acks[0].op, Op::HolderAck);
+        assert_eq!(acks[0].expiry_ms, expected, "{}", key.escape_ascii());
+    }
+}

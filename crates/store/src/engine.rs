@@ -177,7 +177,8 @@ impl Engine {
                     let header = &packet.header;
                     let is_its = holder_messages::acknowledged(cx, packet);
                     // One that comes twice, or of a key that it did not hold, counts for nothing.
-                    if is_its && self.keys.acknowledged(cx, header) {
+                    let counts = is_its && self.keys.acknowledged(cx, header);
+                    if counts && header.expiry_ms != wire::HAD_NONE {
                         let id = (header.tenant, header.key_hash);
                         cx.holders.called_back(&id, header.expiry_ms, cx.now_ns);
                     }

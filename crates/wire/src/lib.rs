@@ -110,6 +110,8 @@ pub const LIFE_UNKNOWN: u16 = 1;
 /// The age of a key's life, in OtherLife, by which a store says that it will never do this write in
 /// the life that it named: its client may send it in the key's, whenever that began.
 pub const LIFE_MOVED: u32 = u32::MAX;
+/// `expiry_ms` of a HolderAck whose holder had no copy, and none on its way.
+pub const HAD_NONE: u32 = u32::MAX;
 /// First byte of keys that no user has: whatever keeps users' keys in switches alone keeps what it
 /// needs beside them under such keys.
 pub const OWN_KEYS: u8 = 0;
