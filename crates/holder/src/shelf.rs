@@ -90,7 +90,12 @@ pub(crate) struct Shelf {
     leases: Box<[BorrowedLease]>,
     /// Reads answered since that was asked, of each store's keys.
     used: Box<[u32]>,
+    /// Places of entries that had reads to tell of, some of which have gone since or are there
+    /// twice: to look for them among all would stop whoever reads meanwhile.
+    untold: Vec<usize>,
     bytes: usize,
+    /// Entries that have a value.
+    values: usize,
     budget: usize,
     sketch: Sketch,
     /// Reads in this tick.
@@ -107,7 +112,9 @@ impl Shelf {
             entries: Slab::new(),
             leases: vec![BorrowedLease::default(); stores].into(),
             used: vec![0; stores].into(),
+            untold: vec![],
             bytes: 0,
+            values: 0,
             budget,
             sketch: Sketch::new(),
             reads: 0,
@@ -141,6 +148,9 @@ impl Shelf {
             entry.count(self.tick);
             if let Some(copy) = entry.replica.serve(&self.leases[entry.store], now_ns) {
                 entry.hits = entry.hits.saturating_add(1);
+                if entry.untold == 0 {
+                    self.untold.push(at);
+                }
                 entry.untold = entry.untold.saturating_add(1);
                 self.used[entry.store] = self.used[entry.store].saturating_add(1);
                 return ShelfAnswer::Here(serve(copy));
@@ -190,10 +200,8 @@ impl Shelf {
             entry.is_wanted = false;
             return false;
         }
-        let before = entry.bytes();
         entry.store = store;
-        entry.replica.raise(epoch, now_ns);
-        self.bytes = self.bytes + entry.bytes() - before;
+        self.change(at, |entry| entry.replica.raise(epoch, now_ns));
         true
     }
 
@@ -215,12 +223,9 @@ impl Shelf {
         if !has_room {
             return false;
         }
-        let before = entry.bytes();
         entry.hits = 0;
-        let lease = &self.leases[entry.store];
-        let installed = entry.replica.install(epoch, lease, value, version, expiry_ms);
-        self.bytes = self.bytes + entry.bytes() - before;
-        installed
+        let lease = self.leases[entry.store].clone();
+        self.change(at, |entry| entry.replica.install(epoch, &lease, value, version, expiry_ms))
     }
 
     /// A key is not to be fetched before `until_ns`.
@@ -234,22 +239,15 @@ impl Shelf {
 
     /// A key was written: nothing of an earlier epoch than this is served from now on. How many
     /// reads its copy has answered, if there was one or it was on its way.
-    pub fn invalidate(
-        &mut self,
-        hash: u64,
-        key: &[u8],
-        epoch: u64,
-        now_ns: Nanos,
-    ) -> Option<u32> {
+    pub fn invalidate(&mut self, hash: u64, key: &[u8], epoch: u64, now_ns: Nanos) -> Option<u32> {
         let at = self.find(hash, key)?;
-        let entry = &mut self.entries[at];
-        let before = entry.bytes();
-        let had = entry.is_wanted || entry.replica.is_valid();
-        entry.replica.raise(epoch, now_ns);
-        entry.is_wanted = false;
-        self.bytes = self.bytes + entry.bytes() - before;
-        let hits = std::mem::take(&mut entry.hits);
-        had.then_some(hits)
+        self.change(at, |entry| {
+            let had = entry.is_wanted || entry.replica.is_valid();
+            entry.replica.raise(epoch, now_ns);
+            entry.is_wanted = false;
+            let hits = std::mem::take(&mut entry.hits);
+            had.then_some(hits)
+        })
     }
 
     /// A store's lease is this from now on.
@@ -263,9 +261,13 @@ impl Shelf {
     }
 
     /// Keys with reads that their stores do not know of, and how many those are.
-    pub fn untold(&self) -> impl Iterator<Item = UntoldReads<'_>> {
-        let untold = self.entries.iter().filter(|(_, entry)| entry.untold > 0);
-        untold.map(|(_, entry)| UntoldReads {
+    pub fn untold(&mut self) -> impl Iterator<Item = UntoldReads<'_>> {
+        let entries = &self.entries;
+        self.untold.retain(|at| entries.get(*at).is_some_and(|entry| entry.untold > 0));
+        self.untold.sort_unstable();
+        self.untold.dedup();
+        let untold = self.untold.iter().map(|at| &entries[*at]);
+        untold.map(|entry| UntoldReads {
             store: entry.store,
             hash: entry.hash,
             key: &entry.key,
@@ -290,8 +292,7 @@ impl Shelf {
 
     /// Bytes that it keeps, and keys of which it has a value.
     pub fn kept(&self) -> (usize, usize) {
-        let valid = self.entries.iter().filter(|(_, entry)| entry.replica.is_valid());
-        (self.bytes, valid.count())
+        (self.bytes, self.values)
     }
 
     /// Makes room for so many bytes more of a key that was read so often, but not in the place of
@@ -334,9 +335,21 @@ impl Shelf {
         coldest
     }
 
+    /// Changes an entry that may have another value then, or none.
+    fn change<R>(&mut self, at: usize, change: impl FnOnce(&mut Entry) -> R) -> R {
+        let entry = &mut self.entries[at];
+        self.bytes -= entry.bytes();
+        self.values -= usize::from(entry.replica.is_valid());
+        let result = change(entry);
+        self.bytes += entry.bytes();
+        self.values += usize::from(entry.replica.is_valid());
+        result
+    }
+
     fn remove(&mut self, at: usize) {
         let entry = self.entries.remove(at);
         self.bytes -= entry.bytes();
+        self.values -= usize::from(entry.replica.is_valid());
         if let Ok(place) = self.places.find_entry(entry.hash, |other| *other == at) {
             place.remove();
         }

@@ -227,6 +227,7 @@ fn a_value_for_which_there_is_no_room_is_not_asked_for_at_once_and_takes_none() 
     let asked = played.sent();
     played.grant(&asked[0], b"one more", &value, S);
     assert!((0..6).all(|number| played.read(&key(number), S).is_some()));
+    assert_eq!(played.holder.cache().kept().1, 6);
     // Its reads are counted meanwhile, until it is the one that is read most.
     (0..200).for_each(|_| assert!(played.read(b"one more", S + S / 4).is_none()));
     assert_eq!(played.sent(), []);
@@ -235,6 +236,7 @@ fn a_value_for_which_there_is_no_room_is_not_asked_for_at_once_and_takes_none() 
     let asked = played.sent();
     played.grant(&asked[0], b"one more", &value, later);
     assert!(played.read(b"one more", later).is_some());
+    assert_eq!(played.holder.cache().kept().1, 6, "in the place of another");
 }
 
 #[test]
