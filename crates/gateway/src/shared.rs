@@ -13,7 +13,7 @@ use std::{
 use client::{Memory, kit::LocalCopies};
 use resp::CommandTable;
 
-use crate::{Limits, counters::Counters, stats::Stats};
+use crate::{Limits, counters::Counters, loops::publishing::Subscriptions, stats::Stats};
 
 /// Least time between two log lines about foreign protocols, as in Redis, or failures of TLS.
 const SAID_EVERY_S: u64 = 60;
@@ -39,6 +39,8 @@ pub(crate) struct GatewayState {
     /// What each command has cost.
     pub stats: Stats,
     told: Mutex<Option<ToldCommands>>,
+    /// Subscriptions, as far as messages wait for them.
+    pub subscriptions: Arc<Subscriptions>,
     /// When it was last said that a connection spoke another protocol.
     foreign_said: LogMoment,
     /// When it was last said that a connection held too much.
@@ -96,6 +98,7 @@ impl GatewayState {
             copies: None,
             stats: Stats::new(ROWS),
             told: Mutex::default(),
+            subscriptions: Arc::default(),
             foreign_said: LogMoment::default(),
             memory_said: LogMoment::default(),
             tls_said: LogMoment::default(),

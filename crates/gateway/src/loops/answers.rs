@@ -177,6 +177,7 @@ impl EventLoop {
 
     /// Passes on what belongs to no command, to whose connection it is.
     fn pass(&mut self, at: usize, bytes: &[u8]) {
+        self.upstreams[at].subscribing = None;
         let Some((place, _)) = self.upstreams[at].owner else { return };
         if let Some(client) = self.clients.get_mut(place) {
             client.stream.out().extend_from_slice(bytes);

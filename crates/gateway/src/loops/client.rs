@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 use resp::RequestParser;
 
 use super::{
+    publishing::Behind,
     speaker::{NOBODY, Speaker},
     stream::Stream,
     tracked_connections::TrackedConnections,
@@ -169,6 +170,8 @@ pub(super) struct Client {
     /// Which of the connections that clients share its commands go by.
     pub lane: u8,
     pub then: Option<Transition>,
+    /// What its next command waits for, a message.
+    pub behind: Option<Behind>,
     pub ties: Ties,
     /// Hashes of the keys that jobs of it name, with the number of jobs.
     named: Option<Box<HashMap<u64, u32>>>,
@@ -216,6 +219,7 @@ impl Client {
             stashed: 0,
             lane: 0,
             then: None,
+            behind: None,
             ties: Ties::default(),
             named: None,
             session: None,

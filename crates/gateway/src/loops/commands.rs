@@ -60,6 +60,8 @@ pub(super) struct Command {
     pub row: u16,
     /// Whether it may have been carried out when no answer comes.
     pub writes: bool,
+    /// Whether it is a message to whoever has subscribed.
+    pub publishes: bool,
 }
 
 /// Commands by which the gateway itself does something, or of which no server says enough.
@@ -116,14 +118,17 @@ impl Commands {
         let mut by_name = HashMap::new();
         for (name, act) in SPECIAL {
             let writes = matches!(act, Act::Exec | Act::Own | Act::Store);
-            let command = Command { act: *act, local: None, row: stats.row(name), writes };
+            let row = stats.row(name);
+            let command = Command { act: *act, local: None, row, writes, publishes: false };
             by_name.insert(name.as_bytes().into(), command);
         }
         for command in table.iter().filter(|command| command.name.len() <= MAX_NAME) {
             let (act, writes) = by_class(command);
             let local = LOCAL.iter().find(|(name, _)| *name == command.name);
             let local = local.map(|(_, local)| *local).filter(|_| act == Act::Plain && !writes);
-            let new = Command { act, local, row: stats.row(&command.name), writes };
+            let row = stats.row(&command.name);
+            let publishes = matches!(&command.name[..], "publish" | "spublish");
+            let new = Command { act, local, row, writes, publishes };
             by_name.entry(command.name.as_bytes().into()).or_insert(new);
         }
         let known = |name: &[u8]| {
@@ -213,7 +218,7 @@ fn unknown(name: &[u8], others_are_known: bool) -> Command {
         false if Class::is_of_connections(name) => Act::Raw,
         false => Act::Own,
     };
-    Command { act, local: None, row: OTHERS, writes: true }
+    Command { act, local: None, row: OTHERS, writes: true, publishes: false }
 }
 
 /// How a command goes about which the gateway has nothing of its own to do, and whether it may

@@ -256,6 +256,10 @@ impl EventLoop {
             client.waits = true;
             return false;
         }
+        if command.publishes && self.is_behind_subscriptions(at) {
+            self.clients[at].waits = true;
+            return false;
+        }
         let next = match self.jobs {
             None => self.dispatch(at, command, said),
             Some(_) => self.dispatch_string(at, said),

@@ -26,6 +26,7 @@ mod own;
 pub(crate) mod owners;
 mod packets;
 mod presence;
+pub(crate) mod publishing;
 mod reads;
 mod rights;
 mod server_facts;
@@ -193,6 +194,8 @@ pub(crate) struct EventLoop {
     commands_failed: Option<(Instant, Speaker)>,
     /// Clients that wait to know what commands there are.
     awaiting: Vec<usize>,
+    /// Clients whose messages wait for subscriptions.
+    publishers: Vec<usize>,
     users: Users,
     shared: Arc<GatewayState>,
     reads: Option<Reads>,
@@ -283,6 +286,7 @@ impl EventLoop {
             commands_of: None,
             commands_failed: None,
             awaiting: vec![],
+            publishers: vec![],
             users: Users::new(),
             shared,
             reads: packets.transpose()?.map(Reads::new),
@@ -322,7 +326,8 @@ impl EventLoop {
             let wait = match self.turns.next() {
                 Some(at) if at <= self.now => Some(Duration::ZERO),
                 turn => {
-                    let next = self.next_timer().into_iter().chain(turn).min();
+                    let publisher = self.next_publisher();
+                    let next = self.next_timer().into_iter().chain(turn).chain(publisher).min();
                     next.map(|at| at.saturating_duration_since(Instant::now()))
                 }
             };
@@ -342,6 +347,7 @@ impl EventLoop {
             }
             self.expire();
             self.take_reads();
+            self.wake_publishers();
             self.take_turns();
             if self.jobs.is_some() {
                 self.run_jobs();

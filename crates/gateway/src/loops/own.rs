@@ -10,7 +10,9 @@ use super::{
     commands::{Act, Command},
     dispatch::{CommandText, Next},
     hello::Hello,
+    publishing::OpenSubscription,
     speaker::NOBODY,
+    spread::is_subscription,
     upstream::{Kind, Upstream, Waiter},
     users::Login,
 };
@@ -70,6 +72,10 @@ impl EventLoop {
         if raw && let Some(out) = self.upstreams[own].out() {
             out.extend_from_slice(said.bytes);
             self.upstreams[own].raw = true;
+            if is_subscription(said) {
+                let all = &self.shared.subscriptions;
+                self.upstreams[own].subscribing = Some(OpenSubscription::begin(all));
+            }
             self.clients[at].ties.raw = true;
             self.touch_upstream(own);
             // What came behind it goes the same way.

@@ -5,7 +5,9 @@ use std::{collections::VecDeque, time::Instant};
 
 use resp::ReplyScanner;
 
-use super::{server_facts::ServerFacts, speaker::Speaker, stream::Stream};
+use super::{
+    publishing::OpenSubscription, server_facts::ServerFacts, speaker::Speaker, stream::Stream,
+};
 
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +97,8 @@ pub(super) struct Upstream {
     pub known: ServerFacts,
     /// Everything that comes is the owner's, as it is.
     pub raw: bool,
+    /// Its owner has subscribed to something by it, and does not know that yet.
+    pub subscribing: Option<OpenSubscription>,
     /// Nothing more is said by it once all has left.
     pub ends: bool,
     /// What has come of a message for a client of several own connections.
@@ -121,6 +125,7 @@ impl Upstream {
             heard: now,
             known: ServerFacts::default(),
             raw: false,
+            subscribing: None,
             ends: false,
             push: vec![],
             is_dirty: false,

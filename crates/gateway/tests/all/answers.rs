@@ -391,3 +391,26 @@ fn what_is_no_command_says_nothing_about_another_client_s() {
         assert_eq!(other.ask("PING"), "+PONG\r\n");
     }
 }
+
+/// Who subscribes and goes on without waiting for the answer, as some clients' libraries do, is
+/// told what others publish from then on.
+#[test]
+fn a_message_comes_behind_the_subscriptions_that_were_said_before_it() {
+    let redis = Redis::start(&[]);
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut publisher = gateway.speak();
+    // A Redis that stands still for long enough is not waited for.
+    until("each message has its hearer", || {
+        (0..200).all(|_| {
+            let mut hearer = gateway.speak();
+            assert_eq!(hearer.ask("PING"), "+PONG\r\n");
+            hearer.say(&command("SUBSCRIBE news"));
+            publisher.ask("PUBLISH news it") == ":1\r\n"
+        })
+    });
+    // One that is never confirmed is not waited for without an end.
+    let mut other = gateway.speak();
+    assert_eq!(other.ask("PING"), "+PONG\r\n");
+    other.say(&command("SUBSCRIBE"));
+    assert_eq!(publisher.ask("PUBLISH old news"), ":0\r\n");
+}
