@@ -7,7 +7,7 @@ use decide::StoreMaker;
 use holder::mutants::{Mutant, mutant};
 use tls::{ClientFiles, ServerFiles};
 
-use crate::RespAddress;
+use crate::{RespAddress, resolver::Resolver};
 
 /// Where the data is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +100,8 @@ pub struct Config {
     pub backend_tls: ClientFiles,
     /// How long a backend in another process may take for an answer; what takes longer has failed.
     pub backend_within: Duration,
+    /// What names of a Redis mean.
+    pub resolver: Resolver,
     /// What to do about writes that others make in the backend; Redis only.
     pub outside_writes: OutsideWrites,
     /// Bytes that the embedded backend may take.
@@ -146,6 +148,7 @@ impl Config {
             backend_password: None,
             backend_tls: ClientFiles::default(),
             backend_within: Duration::from_secs(1),
+            resolver: Resolver::default(),
             outside_writes: OutsideWrites::Track,
             memory_limit: 1 << 30,
             status_socket: None,

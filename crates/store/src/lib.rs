@@ -25,6 +25,7 @@ pub mod net;
 mod partition;
 mod placements;
 mod reports;
+mod resolver;
 pub mod resp_port;
 mod server;
 mod shares;
@@ -39,6 +40,7 @@ pub use holder::mutants;
 pub use incarnation::Incarnation;
 pub use placements::Placements;
 pub use reports::Report;
+pub use resolver::Resolver;
 pub use resp_port::RespAddress;
 pub use server::{Handle, Server, run};
 pub use status::{

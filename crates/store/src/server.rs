@@ -574,6 +574,7 @@ async fn open_backend(config: &Config, incarnation: Incarnation) -> anyhow::Resu
                 within,
                 &connector,
                 config.cluster_slots(),
+                config.resolver.clone(),
             )
             .await?;
             return Ok((backend, Some(completions), Some(upstream)));

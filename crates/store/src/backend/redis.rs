@@ -30,6 +30,7 @@ mod follow;
 mod link;
 mod master_search;
 mod masters;
+mod names;
 mod notices;
 mod other_nodes;
 mod pipeline;
@@ -52,7 +53,7 @@ use super::{
     Backend, Completion, Refusal,
     remote::{Command, Health, Outcome, Protocol, Remote, Verb},
 };
-use crate::{OutsideWrites, clock::boot_ns, coherence::Watch};
+use crate::{OutsideWrites, clock::boot_ns, coherence::Watch, resolver::Resolver};
 pub(crate) use address::{addresses, plain_urls};
 use answers::lost;
 pub(crate) use dial::{Dial, Reader, Writer};
@@ -89,9 +90,10 @@ pub(crate) async fn connect(
     within: Duration,
     connector: &Connector,
     slots: Option<Vec<(u32, u32)>>,
+    resolver: Resolver,
 ) -> anyhow::Result<(Box<dyn Backend>, UnboundedReceiver<Completion>, Upstream)> {
     let (completions, done) = tokio::sync::mpsc::unbounded_channel();
-    let dial = |is_secure: bool| Dial { connector: is_secure.then(|| connector.clone()), within };
+    let dial = |is_secure: bool| Dial::new(is_secure.then(|| connector.clone()), within);
     let is_cluster = slots.is_some();
     let (dial, first, guide) = match (address_of_sentinels(url), slots) {
         (Some(_), Some(_)) => bail!(
@@ -123,7 +125,7 @@ pub(crate) async fn connect(
         // One command cannot name keys of several slots.
         health.can_mark(MARKS);
     }
-    let search = MasterSearch::new(guide, first, dial.clone());
+    let search = MasterSearch::new(guide, first, dial.clone(), resolver);
     let masters = search.follower().map(Follower::masters);
     let upstream = Upstream::new(search.place(), dial.clone(), masters, is_tracked);
     let redis = Redis::new(search, OtherNodes::new(dial), notices, health.clone());

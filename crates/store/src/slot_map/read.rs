@@ -28,7 +28,7 @@ pub async fn read(
 ) -> anyhow::Result<SlotMap> {
     let (is_secure, plain) = plain_urls(urls)?;
     let seeds = addresses(&plain, password).map_err(|error| anyhow!("{urls}: {error}"))?;
-    let dial = Dial { connector: is_secure.then(|| connector.clone()), within };
+    let dial = Dial::new(is_secure.then(|| connector.clone()), within);
     MapReader::new(seeds, dial).read(&[]).await
 }
 

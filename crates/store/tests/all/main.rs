@@ -4,6 +4,7 @@
 mod backends;
 mod eviction;
 mod halves;
+mod names;
 mod outside;
 mod pace;
 mod refusals;

@@ -1,18 +1,14 @@
 //! A store whose master is named by real Sentinels: it follows planned failovers and deaths.
 
-use std::{
-    io::{Read, Write},
-    net::TcpStream,
-    process::Command,
-};
+use std::process::Command;
 
-use lab::{interrupt, port};
+use lab::port;
 use store::Config;
 
 use super::support::{
-    self, PATIENCE, StoreThread,
+    self, StoreThread,
     others::{Outsider, Switch},
-    servers::{Process, redis, redis_with, start_at},
+    servers::{Process, asked, redis, redis_with, start_at, until},
 };
 
 /// A Sentinel, for which a master is not dead that stands still for some seconds.
@@ -28,25 +24,6 @@ fn sentinel(master: u16) -> Process {
         command.current_dir(directory).arg(file).arg("--sentinel");
         command
     })
-}
-
-/// The beginning of what a server answers; nothing if it has the connection ended, as Sentinels
-/// have it do in a failover.
-fn asked(server: &Process, line: &str) -> String {
-    let ask = || {
-        let mut stream = TcpStream::connect(("127.0.0.1", server.port))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.write_all(format!("{line}\r\n").as_bytes())?;
-        let mut answer = vec![0; 1 << 14];
-        let len = stream.read(&mut answer)?;
-        answer.truncate(len);
-        std::io::Result::Ok(String::from_utf8_lossy(&answer).into_owned())
-    };
-    ask().unwrap_or_default()
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    interrupt::wait_for(what, PATIENCE, || Ok(is_so().then_some(()))).unwrap();
 }
 
 #[test]

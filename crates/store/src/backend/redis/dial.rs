@@ -27,9 +27,22 @@ pub(crate) struct Dial {
     pub connector: Option<Connector>,
     /// How long that may take.
     pub within: Duration,
+    /// Whom a server shows that it is by its certificate, where that is not the host that is
+    /// connected to.
+    pub name: Option<String>,
 }
 
 impl Dial {
+    /// By TLS or not, for any server.
+    pub fn new(connector: Option<Connector>, within: Duration) -> Dial {
+        Dial { connector, within, name: None }
+    }
+
+    /// For a server that has this name.
+    pub fn named(&self, name: Option<&String>) -> Dial {
+        Dial { name: name.cloned(), ..self.clone() }
+    }
+
     /// Two halves of a connection on which nothing has been said.
     ///
     /// # Errors
@@ -38,7 +51,8 @@ impl Dial {
         let open = async {
             Ok::<(Reader, Writer), io::Error>(match (at, &self.connector) {
                 (ConnectionAddr::Tcp(host, port), Some(connector)) => {
-                    let (read, write) = tokio::io::split(secured(connector, host, *port).await?);
+                    let (read, write) =
+                        tokio::io::split(self.secured(connector, host, *port).await?);
                     (Box::new(read), Box::new(write))
                 }
                 (ConnectionAddr::Tcp(host, port), None) => {
@@ -72,13 +86,29 @@ impl Dial {
             return Ok((made, carries));
         };
         let open = async {
-            let stream = secured(connector, host, *port).await?;
+            let stream = self.secured(connector, host, *port).await?;
             let (settings, config) = (info.redis_settings(), config.clone());
             MultiplexedConnection::new_with_config(settings, stream, config).await
         };
         let (made, driver) = timeout(self.within, open).await.map_err(io::Error::from)??;
         carries.spawn(driver);
         Ok((made, carries))
+    }
+
+    async fn secured(
+        &self,
+        connector: &Connector,
+        host: &str,
+        port: u16,
+    ) -> io::Result<TlsStream<TcpStream>> {
+        // An address of version 6 stands in brackets.
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let name = self.name.as_deref().unwrap_or(host);
+        let name = ServerName::try_from(name.to_string()).map_err(|_| {
+            io::Error::other(format!("{name}: no name that a certificate can be for"))
+        })?;
+        let stream = plain(host, port).await?;
+        TlsConnector::from(connector.config()).connect(name, stream).await
     }
 }
 
@@ -88,13 +118,4 @@ async fn plain(host: &str, port: u16) -> io::Result<TcpStream> {
     // Given up, it takes along what has not arrived.
     stream.set_zero_linger()?;
     Ok(stream)
-}
-
-async fn secured(connector: &Connector, host: &str, port: u16) -> io::Result<TlsStream<TcpStream>> {
-    // An address of version 6 stands in brackets.
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let name = ServerName::try_from(host.to_string())
-        .map_err(|_| io::Error::other(format!("{host}: no name that a certificate can be for")))?;
-    let stream = plain(host, port).await?;
-    TlsConnector::from(connector.config()).connect(name, stream).await
 }

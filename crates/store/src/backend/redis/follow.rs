@@ -192,7 +192,7 @@ mod tests {
 
     fn follower(own: &[(u32, u32)]) -> Follower {
         let seeds = vec!["redis://127.0.0.1:1".parse().unwrap()];
-        let dial = Dial { connector: None, within: Duration::from_secs(1) };
+        let dial = Dial::new(None, Duration::from_secs(1));
         Follower::new(seeds, dial, own.to_vec())
     }
 

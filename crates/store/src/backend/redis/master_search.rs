@@ -1,20 +1,29 @@
 //! Where the master is: who says so, and where it was last.
 
+use std::time::Duration;
+
 use anyhow::{Context, anyhow};
 use redis::{ConnectionAddr, ConnectionInfo};
-use tokio::sync::watch;
+use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
     dial::Dial,
     follow::Follower,
     link::{self, Contact, Link},
+    names::{Names, Server, name_of},
     sentinel::Sentinels,
     upstream::MasterPlace,
 };
-use crate::backend::remote::Completions;
+use crate::{
+    backend::remote::{Completions, HEARTBEAT},
+    clock::boot_ns,
+    resolver::Resolver,
+};
 
 /// Servers that are asked for the master, each named by the one before, before that is given up.
 const HOPS: usize = 8;
+/// From one question for the master, where a name means other servers than that, to the next.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Who says where the master is.
 pub(super) enum Guide {
@@ -29,8 +38,17 @@ pub(super) enum Guide {
 /// The search for the master.
 pub(super) struct MasterSearch {
     guide: Guide,
+    /// What the guide said last: the master is one of these, or one that they name.
+    named: Vec<ConnectionInfo>,
+    resolver: Resolver,
+    names: Names,
+    /// When names were looked at last.
+    looked_ns: u64,
+    /// Who is the master, where a name means other servers than the one that is taken for it.
+    asking: Option<JoinHandle<anyhow::Result<Server>>>,
+    asked_ns: u64,
     /// Where it was last.
-    at: ConnectionInfo,
+    at: Server,
     /// The same, for connections that are not the store's own.
     place: watch::Sender<MasterPlace>,
     dial: Dial,
@@ -38,14 +56,26 @@ pub(super) struct MasterSearch {
 
 impl MasterSearch {
     /// One that takes the master to be at `at` until it has been connected to.
-    pub fn new(guide: Guide, at: ConnectionInfo, dial: Dial) -> MasterSearch {
-        let place = watch::Sender::new(MasterPlace { info: at.clone(), was_left: false });
-        MasterSearch { guide, at, place, dial }
+    pub fn new(guide: Guide, at: ConnectionInfo, dial: Dial, resolver: Resolver) -> MasterSearch {
+        let at = Server::given(at);
+        let place = watch::Sender::new(MasterPlace { server: at.clone(), was_left: false });
+        MasterSearch {
+            guide,
+            named: vec![],
+            names: Names::new(resolver.clone()),
+            resolver,
+            looked_ns: 0,
+            asking: None,
+            asked_ns: 0,
+            at,
+            place,
+            dial,
+        }
     }
 
     /// Where the master was last.
     pub fn at(&self) -> &ConnectionAddr {
-        self.at.addr()
+        self.at.at()
     }
 
     /// Where it is, now and from now on.
@@ -67,65 +97,54 @@ impl MasterSearch {
     /// # Errors
     /// Nobody says where it is, or it is not there.
     pub async fn connect(&mut self, told: Option<&Completions>) -> anyhow::Result<Link> {
-        let info = match &mut self.guide {
-            Guide::Cluster(follower) => follower.master().await?,
-            Guide::Sentinels(sentinels) => sentinels.master().await.context("the Sentinels")?,
-            Guide::Servers(servers) => {
-                let mut next: Vec<ConnectionInfo> = servers.iter().rev().cloned().collect();
-                next.push(self.at.clone());
-                return self.ask_servers(next, told).await;
+        self.asking = None;
+        self.named = match &mut self.guide {
+            Guide::Cluster(follower) => vec![follower.master().await?],
+            Guide::Sentinels(sentinels) => {
+                vec![sentinels.master().await.context("the Sentinels")?]
             }
+            Guide::Servers(servers) => servers.clone(),
         };
-        match link::open(&info, told, &self.dial).await? {
-            Contact::Master(link) => {
-                self.is_at(info);
-                Ok(link)
-            }
-            // What named it is older than that: it is asked again.
-            Contact::ReplicaOf(master) => {
-                Err(anyhow!("Redis at {} is a replica of {master}", info.addr()))
-            }
-        }
-    }
-
-    /// Asks servers, from the last one on, whether they are the master, and whom they name.
-    async fn ask_servers(
-        &mut self,
-        mut next: Vec<ConnectionInfo>,
-        told: Option<&Completions>,
-    ) -> anyhow::Result<Link> {
-        let (mut asked, mut failed) = (vec![], vec![]);
-        while let Some(info) = next.pop() {
-            if asked.len() == HOPS {
-                break;
-            }
-            if asked.contains(info.addr()) {
+        self.names.forget_others(&self.named);
+        let (mut next, mut failed) = (vec![], vec![]);
+        for named in self.named.iter().rev() {
+            // A node of a cluster is known by the name that the map has.
+            if self.follower().is_some() {
+                next.push(Server::given(named.clone()));
                 continue;
             }
-            asked.push(info.addr().clone());
-            match link::open(&info, told, &self.dial).await {
-                Ok(Contact::Master(link)) => {
-                    self.is_at(info);
-                    return Ok(link);
-                }
-                Ok(Contact::ReplicaOf(master)) => {
-                    failed.push(format!("Redis at {} is a replica of {master}", info.addr()));
-                    next.push(info.set_addr(master));
-                }
+            match self.names.servers(named, self.dial.within).await {
+                Ok(servers) => next.extend(servers.into_iter().rev()),
                 Err(error) => failed.push(format!("{error:#}")),
             }
         }
-        Err(anyhow!(failed.join("; ")))
+        let follows = matches!(self.guide, Guide::Servers(_));
+        match next.iter().position(|server| server.at() == self.at.at()) {
+            Some(place) => {
+                let last = next.remove(place);
+                next.push(last);
+            }
+            // What no name means any more may still take itself for the master.
+            None if follows && !self.has_names() => next.push(self.at.clone()),
+            None => {}
+        }
+        let asked = ask_servers(next, follows, told, &self.dial, &self.resolver).await;
+        let (server, link) = asked.map_err(|error| {
+            failed.insert(0, format!("{error:#}"));
+            anyhow!(failed.join("; "))
+        })?;
+        self.is_at(server);
+        Ok(link)
     }
 
     /// The master is there.
-    fn is_at(&mut self, info: ConnectionInfo) {
+    fn is_at(&mut self, server: Server) {
         self.place.send_if_modified(|place| {
-            let moved = place.info.addr() != info.addr() || place.was_left;
-            *place = MasterPlace { info: info.clone(), was_left: false };
+            let moved = place.server.at() != server.at() || place.was_left;
+            *place = MasterPlace { server: server.clone(), was_left: false };
             moved
         });
-        self.at = info;
+        self.at = server;
     }
 
     /// Another Redis is the master: clients ask this one nothing any more either.
@@ -136,16 +155,62 @@ impl MasterSearch {
     /// Why the master is not the one that is connected any more, as far as those who were asked
     /// meanwhile say. They are asked again; it does not wait for them.
     pub async fn moved(&mut self) -> Option<String> {
-        match &mut self.guide {
+        let named = self.named.first()?;
+        let moved = match &mut self.guide {
             Guide::Servers(_) => None,
             Guide::Sentinels(sentinels) => {
                 sentinels.doubts();
-                sentinels.moved_from(&self.at).await
+                sentinels.moved_from(named).await
             }
             Guide::Cluster(follower) => {
                 follower.doubts();
-                follower.moved_from(&self.at).await
+                follower.moved_from(named).await
             }
+        };
+        match moved {
+            None => self.moved_by_name().await,
+            moved => moved,
+        }
+    }
+
+    fn has_names(&self) -> bool {
+        self.follower().is_none() && self.named.iter().any(|named| name_of(named).is_some())
+    }
+
+    /// The same, as far as the resolver says and those whom names mean now.
+    async fn moved_by_name(&mut self) -> Option<String> {
+        let now_ns = boot_ns();
+        if now_ns < self.looked_ns + HEARTBEAT.as_nanos() as u64 || !self.has_names() {
+            return None;
+        }
+        self.looked_ns = now_ns;
+        let known = self.named.iter().rev().flat_map(|named| self.names.known(named));
+        let next: Vec<Server> = known.collect();
+        if next.is_empty() || next.iter().any(|server| server.at() == self.at.at()) {
+            self.asking = None;
+            return None;
+        }
+        let Some(asking) = &mut self.asking else {
+            if now_ns >= self.asked_ns + ASK_AGAIN.as_nanos() as u64 {
+                self.asked_ns = now_ns;
+                let (dial, resolver) = (self.dial.clone(), self.resolver.clone());
+                self.asking = Some(tokio::spawn(async move {
+                    Ok(ask_servers(next, true, None, &dial, &resolver).await?.0)
+                }));
+            }
+            return None;
+        };
+        if !asking.is_finished() {
+            return None;
+        }
+        let answer = asking.await.ok();
+        self.asking = None;
+        let names: Vec<String> = self.named.iter().map(|named| named.addr().to_string()).collect();
+        let (names, at) = (names.join(","), self.at.at());
+        match answer? {
+            Ok(master) if master.at() == at => None,
+            Ok(master) => Some(format!("{names} is at {} now, and no more at {at}", master.at())),
+            Err(error) => Some(format!("{names} is no more at {at}: {error:#}")),
         }
     }
 
@@ -157,4 +222,51 @@ impl MasterSearch {
             Guide::Servers(_) | Guide::Sentinels(_) => false,
         }
     }
+}
+
+/// Asks servers, from the last one on, whether they are the master, and, if it `follows` that,
+/// whom they name.
+async fn ask_servers(
+    mut next: Vec<Server>,
+    follows: bool,
+    told: Option<&Completions>,
+    dial: &Dial,
+    resolver: &Resolver,
+) -> anyhow::Result<(Server, Link)> {
+    let mut names = Names::new(resolver.clone());
+    let (mut asked, mut failed) = (vec![], vec![]);
+    while let Some(server) = next.pop() {
+        if asked.len() == HOPS {
+            break;
+        }
+        let at = server.at().clone();
+        if asked.contains(&at) {
+            continue;
+        }
+        asked.push(at.clone());
+        let dial = dial.named(server.name.as_ref());
+        let master = match link::open(&server.info, told, &dial).await {
+            Ok(Contact::Master(link)) => return Ok((server, link)),
+            Ok(Contact::ReplicaOf(master)) => master,
+            Err(error) => {
+                failed.push(format!("{error:#}"));
+                continue;
+            }
+        };
+        failed.push(format!("Redis at {at} is a replica of {master}"));
+        // Where a Sentinel or a node has named it, what it said is older than that: it is asked again.
+        if !follows {
+            continue;
+        }
+        match names.servers(&server.info.set_addr(master), dial.within).await {
+            Ok(masters) => {
+                for master in masters {
+                    let known = next.iter().find(|server| server.at() == master.at()).cloned();
+                    next.push(known.unwrap_or(master));
+                }
+            }
+            Err(error) => failed.push(format!("{error:#}")),
+        }
+    }
+    Err(anyhow!(failed.join("; ")))
 }

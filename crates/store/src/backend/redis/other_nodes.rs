@@ -258,7 +258,7 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let info = addresses(&[format!("redis://127.0.0.1:{port}")], None).unwrap().remove(0);
         let to = Redirect { at: NodeAddress { host: "127.0.0.1".into(), port }, asking: false };
-        let mut nodes = OtherNodes::new(Dial { connector: None, within: Duration::from_secs(360) });
+        let mut nodes = OtherNodes::new(Dial::new(None, Duration::from_secs(360)));
         let mut former = FormerSessions::default();
         let verb = Verb::Delete { only_if: OnlyIf::Always };
         let command =

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     fn sentinels(rest: &str) -> anyhow::Result<Sentinels> {
-        let dial = Dial { connector: None, within: Duration::from_secs(1) };
+        let dial = Dial::new(None, Duration::from_secs(1));
         Sentinels::new(rest, None, dial)
     }
 

@@ -7,9 +7,9 @@ use super::*;
 
 /// A master that is at one of these, and is reached without TLS.
 fn of_servers(given: Vec<ConnectionInfo>, notices: Option<Notices>) -> Redis {
-    let dial = Dial { connector: None, within: Duration::from_secs(90) };
+    let dial = Dial::new(None, Duration::from_secs(90));
     let first = given[0].clone();
-    let search = MasterSearch::new(Guide::Servers(given), first, dial.clone());
+    let search = MasterSearch::new(Guide::Servers(given), first, dial.clone(), Resolver::default());
     Redis::new(search, OtherNodes::new(dial), notices, Health::new())
 }
 

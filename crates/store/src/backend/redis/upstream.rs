@@ -18,6 +18,7 @@ use super::{
     address::node_at,
     dial::{Dial, Reader, Writer},
     masters::Masters,
+    names::Server,
     role::{Role, role_of},
     sessions::{FormerSessions, Session},
 };
@@ -32,7 +33,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// Where the master is, as the store knows.
 #[derive(Clone)]
 pub(super) struct MasterPlace {
-    pub info: ConnectionInfo,
+    pub server: Server,
     /// Another one is the master by now, and is being looked for: nothing is to be asked here.
     pub was_left: bool,
 }
@@ -102,11 +103,17 @@ impl Upstream {
 
     /// Where it is now.
     pub fn address(&self) -> ConnectionAddr {
-        self.info().addr().clone()
+        self.master.borrow().server.at().clone()
     }
 
     fn info(&self) -> ConnectionInfo {
-        self.master.borrow().info.clone()
+        self.master.borrow().server.info.clone()
+    }
+
+    /// How the server there is reached.
+    fn dial(&self, at: &ConnectionAddr) -> Dial {
+        let place = self.master.borrow();
+        self.dial.named(place.server.name.as_ref().filter(|_| place.server.at() == at))
     }
 
     /// The same, which knows where the master is now.
@@ -136,7 +143,7 @@ impl Upstream {
         if self.master.borrow().was_left && *at == self.address() {
             bail!("another Redis than that at {at} is the master now");
         }
-        let opened = self.dial.halves(at).await;
+        let opened = self.dial(at).halves(at).await;
         opened.map_err(|error| anyhow!("cannot connect to Redis at {at}: {error}"))
     }
 
@@ -187,7 +194,7 @@ impl Upstream {
                 let info = self.info_of(at);
                 let at = info.addr().clone();
                 let config = AsyncConnectionConfig::new();
-                let (mut connection, _carries) = self.dial.connection(info, &config).await?;
+                let (mut connection, _carries) = self.dial(&at).connection(info, &config).await?;
                 let now = Session::of(&mut connection).await?;
                 former.end(&mut connection, &at, now.as_ref()).await
             };
@@ -205,9 +212,10 @@ impl Upstream {
     /// said.
     pub async fn has_closed(&self, session: &Session, at: &ConnectionAddr) -> bool {
         let ask = async {
+            let info = self.info_of(at);
+            let dial = self.dial(info.addr());
             let config = AsyncConnectionConfig::new();
-            let (mut connection, _carries) =
-                self.dial.connection(self.info_of(at), &config).await?;
+            let (mut connection, _carries) = dial.connection(info, &config).await?;
             let now = Session::of(&mut connection).await?;
             let is_same = now.is_some_and(|now| now.is_with_same(session));
             anyhow::Ok(is_same && role_of(&mut connection).await? == Role::Master)
@@ -225,6 +233,8 @@ impl Upstream {
     }
 
     async fn connect(&self) -> redis::RedisResult<(MultiplexedConnection, JoinSet<()>)> {
-        self.dial.connection(self.info(), &AsyncConnectionConfig::new()).await
+        let info = self.info();
+        let dial = self.dial(info.addr());
+        dial.connection(info, &AsyncConnectionConfig::new()).await
     }
 }

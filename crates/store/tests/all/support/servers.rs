@@ -1,9 +1,16 @@
 //! Real servers. They run on a free port of the loopback in a directory of their own and are killed
 //! when the test ends.
 
-use std::process::{Child, Command, Stdio};
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    process::{Child, Command, Stdio},
+};
 
-use lab::port::{self, HeldPort};
+use lab::{
+    interrupt,
+    port::{self, HeldPort},
+};
 
 use super::PATIENCE;
 
@@ -107,4 +114,24 @@ pub fn memcached_command(port: u16, _: &std::path::Path) -> Command {
     let mut command = Command::new("memcached");
     command.args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-p"]).arg(port.to_string());
     command
+}
+
+/// The beginning of what a server answers; nothing if it has the connection ended, as Sentinels
+/// have it do in a failover.
+pub fn asked(server: &Process, line: &str) -> String {
+    let ask = || {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(format!("{line}\r\n").as_bytes())?;
+        let mut answer = vec![0; 1 << 14];
+        let len = stream.read(&mut answer)?;
+        answer.truncate(len);
+        std::io::Result::Ok(String::from_utf8_lossy(&answer).into_owned())
+    };
+    ask().unwrap_or_default()
+}
+
+/// Waits until it is so.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    interrupt::wait_for(what, PATIENCE, || Ok(is_so().then_some(()))).unwrap();
 }
