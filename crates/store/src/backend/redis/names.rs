@@ -137,3 +137,74 @@ fn servers_at(known: &Known, named: &ConnectionInfo, name: &NodeAddress) -> Vec<
     };
     known.addresses.iter().map(server).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const LATER_NS: u64 = 2_000_000_000;
+
+    fn named(url: &str) -> ConnectionInfo {
+        url.parse().unwrap()
+    }
+
+    #[test]
+    fn an_address_is_no_name() {
+        // (URL, what is looked up)
+        let rows = [
+            ("redis://10.0.0.1:1", None),
+            ("redis://[::1]:1", None),
+            ("redis+unix:///p", None),
+            ("redis://a.test:1", Some("a.test:1")),
+            ("redis://localhost", Some("localhost:6379")),
+        ];
+        for (url, name) in rows {
+            let found = name_of(&named(url)).map(|name| name.to_string());
+            assert_eq!(found.as_deref(), name, "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_known_stays_until_the_resolver_knows_better() {
+        let (answer, answers) = mpsc::channel::<io::Result<Vec<SocketAddr>>>();
+        let answers = std::sync::Mutex::new(answers);
+        let resolver = Resolver::new(move |_, _| {
+            let gone = |_| io::Error::other("gone");
+            answers.lock().unwrap().recv().map_err(gone).flatten()
+        });
+        let mut names = Names::new(resolver);
+        let (one, other) = ("10.0.0.1:7", "[::2]:7");
+        let server = named("redis://u:p@a.test:7/3");
+        let at = |servers: Vec<Server>| {
+            let named = servers.iter().all(|server| server.name.as_deref() == Some("a.test"));
+            let logs_in = |server: &Server| server.info.redis_settings().db() == 3;
+            assert!(named && servers.iter().all(logs_in));
+            servers.iter().map(|server| server.at().to_string()).collect::<Vec<_>>()
+        };
+        answer.send(Err(io::Error::other("nobody knows"))).unwrap();
+        let error = names.servers(&server, Duration::from_secs(90)).await.unwrap_err();
+        assert_eq!(error.to_string(), "a.test:7: nobody knows");
+        let name = name_of(&server).unwrap();
+        for said in [vec![one], vec![other, one], vec![]] {
+            let said: Vec<SocketAddr> = said.iter().map(|at| at.parse().unwrap()).collect();
+            answer.send(Ok(said)).unwrap();
+            let asked_ns = names.known[&name].asked_ns.unwrap();
+            names.look(&name, asked_ns + LATER_NS);
+            let known = names.known.get_mut(&name).unwrap();
+            let heard = known.asking.as_mut().unwrap().await;
+            known.hear(heard);
+        }
+        assert_eq!(at(names.known(&server)), ["::2:7", "10.0.0.1:7"]);
+        // Whoever asks while it hangs does not wait, and asks nobody else.
+        let asked_ns = names.known[&name].asked_ns.unwrap();
+        names.look(&name, asked_ns + LATER_NS);
+        names.look(&name, asked_ns + 9 * LATER_NS);
+        assert_eq!(names.known[&name].asked_ns, Some(asked_ns + LATER_NS));
+        let servers = names.servers(&server, Duration::ZERO).await.unwrap();
+        assert_eq!(at(servers), ["::2:7", "10.0.0.1:7"]);
+        names.forget_others(&[named("redis://b.test")]);
+        assert!(names.known.is_empty());
+    }
+}
