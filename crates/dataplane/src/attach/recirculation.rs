@@ -14,7 +14,10 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::{
     RouteNetlinkMessage,
-    link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkInfo, LinkMessage},
+    link::{
+        AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute,
+        LinkInfo, LinkMessage,
+    },
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
@@ -132,12 +135,17 @@ fn delete(ifindex: u32) -> io::Result<()> {
     request(RouteNetlinkMessage::DelLink(link), 0)
 }
 
-/// Up, without an address of its own: nobody speaks to it, and it speaks to nobody.
+/// Up, without an address of its own: nobody speaks to it, and it speaks to nobody. Said by netlink,
+/// for in most containers /proc/sys cannot be written to.
 fn bring_up(end: &str) -> Result<(), Error> {
-    let mode = format!("/proc/sys/net/ipv6/conf/{end}/addr_gen_mode");
-    match fs::write(&mode, "1") {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(Error::file("writing", mode)(error));
+    let mut link = LinkMessage::default();
+    link.header.index = interface::ifindex_of(end)?;
+    let none = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
+    link.attributes = vec![LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![none])])];
+    match request(RouteNetlinkMessage::SetLink(link), 0) {
+        // A kernel without IPv6 gives it none either.
+        Err(error) if error.raw_os_error() != Some(libc::EAFNOSUPPORT) => {
+            return Err(wrong("keeping addresses off the recirculation port")(error));
         }
         _ => {}
     }
