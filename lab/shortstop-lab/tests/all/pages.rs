@@ -212,3 +212,46 @@ fn words_are_those_that_a_shell_would_give() {
         [&["sudo", "a/b", "-c", "d e"], &["umask", "077"], &["h", "i"], &["k", "$(l m)", "n"]];
     assert_eq!(commands(text), expected);
 }
+
+/// What the containers of the manifests of a file are started with, and asked by their probes: the
+/// words of each, which stand as in JSON.
+fn started_by(manifests: &str) -> Vec<Vec<String>> {
+    let lists = manifests.split("command: [").skip(1);
+    let list = |text: &str| {
+        let (list, _) = text.split_once(']').expect("the end of a command");
+        serde_json::from_str(&format!("[{list}]")).unwrap_or_else(|error| panic!("{error}: {list}"))
+    };
+    lists.map(list).collect()
+}
+
+#[test]
+fn every_command_of_the_manifests_is_one_that_the_program_takes() {
+    let mut checked = 0;
+    for entry in fs::read_dir(project().join("docs/kubernetes")).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|extension| extension != "yaml") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("manifests");
+        // What the kubelet puts in, and what the shell reads on the node.
+        let text = text.replace("$(HOST_IP)", "10.0.2.1");
+        let text = text.replace("\\\"$(cat /etc/shortstop/switch-id)\\\"", "3");
+        for words in started_by(&text) {
+            let words = match &words[..] {
+                [shell, option, line] if shell == "sh" && option == "-c" => {
+                    let line = line.strip_prefix("exec ").expect("a program in the shell's place");
+                    commands(line).remove(0)
+                }
+                _ => words,
+            };
+            let Some((program, own)) = of_ours(&words) else {
+                assert!(words[0].starts_with("redis-"), "{}: {words:?}", path.display());
+                continue;
+            };
+            let refused = refusal(program, own, true);
+            assert_eq!(refused, None, "{}: {words:?}", path.display());
+            checked += 1;
+        }
+    }
+    assert!(checked > 6, "{checked} commands");
+}

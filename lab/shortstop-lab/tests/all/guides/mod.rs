@@ -20,6 +20,8 @@ use page::Step;
 const NOT_TYPED: &[(&str, &str)] = &[
     ("make ", "builds, measures or tests the whole project; it is what runs this test"),
     ("systemctl ", "there is no systemd in a namespace"),
+    ("kubectl ", "there is no cluster of Kubernetes; tools/manifests checks what it is given"),
+    ("podman ", "there is nothing that makes or runs images"),
     (
         "shortstop-lab run ",
         "experiments take minutes to hours; quick ones run in tests of their own",
