@@ -18,6 +18,7 @@ mod info;
 mod limits;
 mod loops;
 mod metrics;
+mod names;
 mod network_use;
 mod run;
 mod shared;
@@ -27,6 +28,7 @@ mod targets;
 
 pub use backend_address::BackendAddress;
 pub use limits::Limits;
+pub use names::{Resolver, system_resolver};
 pub use network_use::NetworkUse;
 pub use run::{Config, run};
 pub use tls::{ClientFiles, Identity, ServerFiles};

@@ -16,6 +16,7 @@ use crate::{
         tenant::TenantNames,
     },
     metrics,
+    names::{Names, Resolver},
     network_use::NetworkUse,
     shared::GatewayState,
     strings::{direct::Direct, errands::Errands, network::Network},
@@ -46,6 +47,8 @@ pub struct Config {
     pub backend_password: Option<String>,
     /// Whom to believe where an address is `rediss://`, and what is shown there.
     pub backend_tls: ClientFiles,
+    /// What names of these servers mean: [`system_resolver`](crate::system_resolver).
+    pub resolver: Resolver,
     /// The certificate that clients see, who come by TLS then; only with RESP ports.
     pub tls: Option<ServerFiles>,
     /// Where Prometheus finds what the gateway counts, if anywhere.
@@ -77,10 +80,11 @@ pub async fn run(
     if let Some(why) = by_packets.as_ref().filter(|_| !config.resp.is_empty()) {
         anyhow::bail!("{why}: leave --resp out");
     }
+    let names = Arc::new(Names::new(config.resolver));
     let tenant = TenantNames::new(config.tenant).filter(|_| by_packets.is_none());
     let (ports, of_stores) = match by_packets {
         Some(_) => (vec![], vec![]),
-        None => ports(&config)?,
+        None => ports(&config, &names)?,
     };
     let owners = Owners::new(&config.cluster, config.tenant, &of_stores);
     let acceptor = config.tls.clone().map(Acceptor::new).transpose()?;
@@ -104,7 +108,7 @@ pub async fn run(
     };
     let keeper = keeps_copies.then(start).transpose()?;
     let local = keeper.as_ref().map(|keeper| keeper.copies.clone());
-    let mut state = GatewayState::new(config.limits, memory, counters, listen);
+    let mut state = GatewayState::new(config.limits, memory, counters, listen, names.clone());
     state.copies = local.clone();
     let shared = Arc::new(state);
     let mut first = Some(first);
@@ -143,13 +147,13 @@ pub async fn run(
         event_loops.push(event_loop);
         stoppers.push(stopper);
     }
-    let names: Vec<&str> = ports.iter().map(|port| &port.store.name[..]).collect();
-    let names = match (&by_packets, config.cluster.stores.as_slice()) {
-        (None, _) => names.join(", "),
+    let served: Vec<&str> = ports.iter().map(|port| &port.store.name[..]).collect();
+    let served = match (&by_packets, config.cluster.stores.as_slice()) {
+        (None, _) => served.join(", "),
         (Some(_), [one]) => format!("tenant {} at store {}", config.tenant, one.address),
         (Some(_), several) => format!("tenant {} at {} stores", config.tenant, several.len()),
     };
-    tracing::info!("gateway listens on {listen}: {names}");
+    tracing::info!("gateway listens on {listen}: {served}");
     if !listen.ip().is_loopback() {
         let logs_in = ports.iter().any(|port| port.store.login.is_some());
         let strangers = match (&by_packets, logs_in) {
@@ -179,6 +183,7 @@ pub async fn run(
             result
         })?);
     }
+    names.follow().context("the thread that looks names up")?;
     ready(listen);
     tokio::select! {
         () = stop => {}
@@ -234,7 +239,8 @@ fn strings(config: &Config, others: &str, shared: &GatewayState) -> anyhow::Resu
     };
     let connector = Connector::new(backend_tls.clone())?;
     let password = backend_password.as_deref();
-    let backends = backends.iter().map(|at| target("--backend", &at.url, password, &connector));
+    let backends =
+        backends.iter().map(|at| target("--backend", &at.url, password, &connector, &shared.names));
     let keeps_names = *tenant == wire::TENANT_OPEN && !seals;
     let counters = shared.counters.clone();
     let network = Network { keeps_names, errands, direct, counters };
@@ -243,7 +249,7 @@ fn strings(config: &Config, others: &str, shared: &GatewayState) -> anyhow::Resu
 }
 
 /// The RESP ports of the stores, each once; and of each store of the cluster which one is its own.
-fn ports(config: &Config) -> anyhow::Result<(Vec<StorePort>, Vec<usize>)> {
+fn ports(config: &Config, names: &Names) -> anyhow::Result<(Vec<StorePort>, Vec<usize>)> {
     let password = config.backend_password.as_deref();
     let Config { cluster, resp, backends, .. } = config;
     let connector = Connector::new(config.backend_tls.clone())?;
@@ -269,12 +275,16 @@ fn ports(config: &Config) -> anyhow::Result<(Vec<StorePort>, Vec<usize>)> {
         let found = urls.iter().position(|known| *known == url);
         of_stores.push(found.unwrap_or(ports.len()));
         if found.is_none() {
-            let direct =
-                direct.map(|url| target("--backend", url, password, &connector)).transpose()?;
+            let direct = direct
+                .map(|url| target("--backend", url, password, &connector, names))
+                .transpose()?;
             if let Some(Target { name, .. }) = direct.as_ref().filter(|to| to.database != 0) {
                 anyhow::bail!("{name}: with --resp the database must be 0");
             }
-            ports.push(StorePort { store: target("--resp", url, password, &connector)?, direct });
+            ports.push(StorePort {
+                store: target("--resp", url, password, &connector, names)?,
+                direct,
+            });
             urls.push(url);
         }
     }

@@ -13,7 +13,9 @@ use std::{
 use client::{Memory, kit::LocalCopies};
 use resp::CommandTable;
 
-use crate::{Limits, counters::Counters, loops::publishing::Subscriptions, stats::Stats};
+use crate::{
+    Limits, counters::Counters, loops::publishing::Subscriptions, names::Names, stats::Stats,
+};
 
 /// Least time between two log lines about foreign protocols, as in Redis, or failures of TLS.
 const SAID_EVERY_S: u64 = 60;
@@ -28,6 +30,8 @@ pub(crate) struct GatewayState {
     pub memory: Memory,
     pub counters: Arc<Counters>,
     pub listen: SocketAddr,
+    /// What names of servers mean.
+    pub names: Arc<Names>,
     pub since: Instant,
     connected: AtomicUsize,
     /// Bytes that connections hold beyond what each has.
@@ -84,6 +88,7 @@ impl GatewayState {
         memory: Memory,
         counters: Arc<Counters>,
         listen: SocketAddr,
+        names: Arc<Names>,
     ) -> GatewayState {
         let most_held = limits.memory_bytes - memory.used_and_total().1.min(limits.memory_bytes);
         GatewayState {
@@ -91,6 +96,7 @@ impl GatewayState {
             memory,
             counters,
             listen,
+            names,
             since: Instant::now(),
             connected: AtomicUsize::new(0),
             held: AtomicUsize::new(0),

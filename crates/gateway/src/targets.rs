@@ -1,16 +1,19 @@
 //! Where the gateway's upstreams are: the store's RESP port, and the Redis behind it, from their
 //! URLs.
 
-use std::net::ToSocketAddrs;
+use std::net::SocketAddr;
 
 use anyhow::{Context, bail};
 use redis::{ConnectionAddr, IntoConnectionInfo};
 use tls::{Connector, rustls::pki_types::ServerName};
 
-use crate::loops::{Target, stream::Place, stream::Trust};
+use crate::{
+    loops::{Target, stream::Place, stream::Trust},
+    names::Names,
+};
 
 /// What a URL leads to: `redis://[USER[:PASSWORD]@]HOST:PORT`, `rediss://...` for TLS, or
-/// `redis+unix:///PATH`. A name is looked up now.
+/// `redis+unix:///PATH`. A name is looked up now, and again by `names`.
 ///
 /// # Errors
 /// It is no such URL, or the name has no address.
@@ -19,6 +22,7 @@ pub(crate) fn target(
     url: &str,
     password: Option<&str>,
     connector: &Connector,
+    names: &Names,
 ) -> anyhow::Result<Target> {
     // Where `redis` is built without TLS, it does not read the other scheme.
     let (secure, plain) = match url.strip_prefix("rediss://") {
@@ -34,21 +38,27 @@ pub(crate) fn target(
             "the password in {option} can be read by every user of this machine: use --backend-password-file"
         );
     }
-    let mut trust = None;
+    let (mut trust, mut named) = (None, None);
     let place = match info.addr() {
         ConnectionAddr::Tcp(host, port) => {
             // An address of version 6 stands in brackets.
             let host = host.trim_start_matches('[').trim_end_matches(']');
-            let mut addresses = (host, *port)
-                .to_socket_addrs()
-                .with_context(|| format!("{option} {host}:{port}"))?;
             if secure {
                 let name = ServerName::try_from(host.to_string()).with_context(|| {
                     format!("{option} {host}: no name that a certificate can be for")
                 })?;
                 trust = Some(Trust { connector: connector.clone(), name });
             }
-            Place::Tcp(addresses.next().with_context(|| format!("{option} {host}: no address"))?)
+            match host.parse() {
+                Ok(ip) => Place::Tcp(SocketAddr::new(ip, *port)),
+                Err(_) => {
+                    let found = names.named(host, *port);
+                    let found = found.with_context(|| format!("{option} {host}:{port}"))?;
+                    let now = found.now();
+                    named = Some(found);
+                    Place::Tcp(now)
+                }
+            }
         }
         ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
         _ => bail!("{option}: expected redis[s]://HOST:PORT or redis+unix:///PATH"),
@@ -61,6 +71,7 @@ pub(crate) fn target(
         role,
         name: format!("{option} {}", info.addr()),
         place,
+        named,
         trust,
         login,
         database: settings.db(),

@@ -80,7 +80,9 @@ use self::{
     upstream::{Kind, Phase, Upstream},
     users::Users,
 };
-use crate::{network_use::NetworkUse, shared::GatewayState, strings::session::Session};
+use crate::{
+    names::NamedAddress, network_use::NetworkUse, shared::GatewayState, strings::session::Session,
+};
 
 /// Bytes that are read from a socket at once.
 const READ_BYTES: usize = 64 << 10;
@@ -106,6 +108,8 @@ pub(crate) struct Target {
     /// As clients hear of it.
     pub role: &'static str,
     pub place: Place,
+    /// What its name means now, if it has one.
+    pub named: Option<Arc<NamedAddress>>,
     /// By TLS: whom to believe.
     pub trust: Option<Trust>,
     /// The user's name, if there is one, and the password.
@@ -220,6 +224,8 @@ pub(crate) struct EventLoop {
     parser: RequestParser,
     /// Words of a command that are keys.
     keys: Vec<KeyWord>,
+    /// How often names had got other addresses when that was looked at last.
+    names_seen: u64,
     /// When connections that are silent were looked for last.
     looked_at: Instant,
     /// When the round began.
@@ -303,6 +309,7 @@ impl EventLoop {
             answer: vec![],
             parser: RequestParser::default(),
             keys: vec![],
+            names_seen: 0,
             looked_at: Instant::now(),
             now: Instant::now(),
             read_ns: 0,
@@ -336,6 +343,7 @@ impl EventLoop {
                 other => other?,
             }
             self.now = Instant::now();
+            self.follow_names();
             for event in &events {
                 match event.token() {
                     LISTENER => self.accept(),

@@ -9,10 +9,11 @@ use super::{
     client::Way,
     jobs::Jobs,
     speaker::{NOBODY, Speaker},
-    stream::Stream,
+    stream::{Place, Stream},
     upstream::{Kind, PendingCommand, Phase, Question, Upstream, Waiter},
     words::encode,
 };
+use crate::names::LOOK_AGAIN;
 
 /// Connections to a store that all clients of a protocol share: those by which reads go first, and
 /// as many by which writes do.
@@ -134,6 +135,30 @@ impl EventLoop {
         }
     }
 
+    /// Gives up connections to addresses that names do not mean any more.
+    pub(super) fn follow_names(&mut self) {
+        let changes = self.shared.names.changes();
+        if changes == std::mem::replace(&mut self.names_seen, changes) {
+            return;
+        }
+        for number in 0..self.targets.len() {
+            let target = &mut self.targets[number];
+            let Some(now) = target.named.as_ref().map(|named| Place::Tcp(named.now())) else {
+                continue;
+            };
+            if target.place == now {
+                continue;
+            }
+            target.place = now;
+            let there = self.upstreams.iter().filter(|(_, upstream)| {
+                upstream.kind.target == number && upstream.stream.is_some()
+            });
+            for at in there.map(|(at, _)| at).collect::<Vec<_>>() {
+                self.upstream_lost(at, "its name means another address");
+            }
+        }
+    }
+
     /// Says something that makes an own connection ready, behind what was said by it before.
     pub(super) fn say(&mut self, at: usize, words: &[&[u8]]) {
         self.ask_for(Waiter::Nobody, at, words);
@@ -154,10 +179,13 @@ impl EventLoop {
         });
         let reads = self.reads.as_ref().and_then(|reads| reads.packets.next_timer());
         let shaking = self.shaking.front().map(|(until, ..)| *until);
+        let has_names = self.targets.iter().any(|target| target.named.is_some());
+        let named = (has_names && !self.upstreams.is_empty()).then(|| self.now + LOOK_AGAIN);
         let silent = (!self.upstreams.is_empty()).then_some(self.looked_at + SILENT_FOR);
         waits
             .chain(reads)
             .chain(silent)
+            .chain(named)
             .chain(shaking)
             .chain(self.accept_again)
             .chain(self.users.next_timer())

@@ -3,6 +3,7 @@
 mod answers;
 mod copies;
 mod hostile;
+mod names;
 mod network;
 mod operators;
 mod secured;

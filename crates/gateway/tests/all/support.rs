@@ -101,6 +101,7 @@ pub fn config(url: &str) -> Config {
         backends: vec![],
         backend_password: None,
         backend_tls: Default::default(),
+        resolver: gateway::system_resolver,
         tls: None,
         resp: vec![url.parse().unwrap()],
         cache_bytes: 0,

@@ -110,6 +110,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         threads: args.threads,
         backend_password: secrets::backend_password(args.backend_password_file.as_deref())?,
         backend_tls: args.believed.files(),
+        resolver: gateway::system_resolver,
         tls: args.shown.files(),
         metrics: args.metrics,
         seal: args.seal_key.as_deref().map(read_seal).transpose()?,

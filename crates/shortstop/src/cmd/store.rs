@@ -93,6 +93,7 @@ pub struct Serve {
     /// Where the data is: embedded, redis://HOST:PORT[/DB], by TLS rediss://HOST:PORT[/DB],
     /// redis+unix:///PATH, memcached://HOST:PORT. Several of Redis, separated by commas: where the
     /// one master may be. Or redis+sentinel://HOST:PORT,HOST:PORT/NAME: the master of that name.
+    /// A HOST that is a name is followed when it comes to mean another address.
     #[arg(long, value_name = "BACKEND", default_value = "embedded")]
     backend: BackendConfig,
     /// File with the password of a Redis; or else the variable SHORTSTOP_BACKEND_PASSWORD has it. A

@@ -305,6 +305,7 @@ fn with_gateway(
         backends: vec![],
         backend_password: None,
         backend_tls: Default::default(),
+        resolver: gateway::system_resolver,
         tls: None,
         metrics: None,
         seal: None,
