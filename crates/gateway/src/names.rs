@@ -1,6 +1,6 @@
 //! The addresses that names of servers mean, for as long as the gateway runs: a server may get
-//! another one (a managed Redis does when it is failed over), while what is at the one before goes on
-//! answering.
+//! another one (a managed Redis does when it is failed over), while what is at the one before
+//! goes on answering.
 //!
 //! A thread of its own looks all names up every second, one after the other, for the system's
 //! resolver may take its time. One that fails changes nothing.

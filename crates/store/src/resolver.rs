@@ -9,11 +9,11 @@ use std::{
 
 use tokio::sync::oneshot;
 
-type LookUp = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+type LookupFunction = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
 /// Tells which addresses a name means, each with the port that is asked for with it.
 #[derive(Clone)]
-pub struct Resolver(Arc<LookUp>);
+pub struct Resolver(Arc<LookupFunction>);
 
 impl Resolver {
     /// One that asks this. It may take as long as it likes.

@@ -12,7 +12,6 @@ use std::{
 use anyhow::Context;
 use bytes::Bytes;
 use hashbrown::HashMap;
-use tls::Connector;
 use tokio::{
     io::AsyncWriteExt,
     net::{UnixListener, UnixStream},
@@ -564,19 +563,8 @@ async fn open_backend(config: &Config, incarnation: Incarnation) -> anyhow::Resu
             return Ok((Box::new(embedded), None, None));
         }
         BackendConfig::Redis(url) => {
-            let password = config.backend_password.as_deref();
-            let connector = Connector::new(config.backend_tls.clone())?;
-            let (backend, completions, upstream) = redis::connect(
-                url,
-                password,
-                config.outside_writes,
-                base_version,
-                within,
-                &connector,
-                config.cluster_slots(),
-                config.resolver.clone(),
-            )
-            .await?;
+            let (backend, completions, upstream) =
+                redis::connect(url, config, base_version).await?;
             return Ok((backend, Some(completions), Some(upstream)));
         }
         BackendConfig::Memcached(server) => memcached::connect(server, base_version, within).await,

@@ -135,8 +135,8 @@ fn delete(ifindex: u32) -> io::Result<()> {
     request(RouteNetlinkMessage::DelLink(link), 0)
 }
 
-/// Up, without an address of its own: nobody speaks to it, and it speaks to nobody. Said by netlink,
-/// for in most containers /proc/sys cannot be written to.
+/// Up, without an address of its own: nobody speaks to it, and it speaks to nobody. Said by
+/// netlink, for in most containers /proc/sys cannot be written to.
 fn bring_up(end: &str) -> Result<(), Error> {
     let mut link = LinkMessage::default();
     link.header.index = interface::ifindex_of(end)?;

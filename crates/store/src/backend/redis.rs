@@ -43,8 +43,6 @@ mod sessions;
 mod tests;
 mod upstream;
 
-use std::time::Duration;
-
 use anyhow::{Context, anyhow, bail};
 use tls::Connector;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -53,7 +51,7 @@ use super::{
     Backend, Completion, Refusal,
     remote::{Command, Health, Outcome, Protocol, Remote, Verb},
 };
-use crate::{OutsideWrites, clock::boot_ns, coherence::Watch, resolver::Resolver};
+use crate::{Config, OutsideWrites, clock::boot_ns, coherence::Watch};
 pub(crate) use address::{addresses, plain_urls};
 use answers::lost;
 pub(crate) use dial::{Dial, Reader, Writer};
@@ -72,27 +70,25 @@ use sessions::FormerSessions;
 pub(crate) use sessions::Session;
 pub(crate) use upstream::Upstream;
 
-/// Connects to the server at `url`, with this password or the one in there; it has so long for each
-/// answer. Several addresses, separated by commas, are those at which one master may be. A server
-/// that is not there is connected to when it is: until then requests are refused. Where outside
-/// writes are to be tracked and the server cannot, the backend says so
-/// ([`OutsideEvent::Watch`](super::OutsideEvent)), and a warning tells why. `slots`: the addresses
-/// are nodes of a Redis Cluster, and the store's data is at the master that has these, the first
-/// and the last of each run.
+/// Connects to the server at `url`, with the configuration's password or the one in there. Several
+/// addresses, separated by commas, are those at which one master may be. A server that is not
+/// there is connected to when it is: until then requests are refused. Where outside writes are to
+/// be tracked and the server cannot, the backend says so
+/// ([`OutsideEvent::Watch`](super::OutsideEvent)), and a warning tells why. Where the store has
+/// slots of a Redis Cluster the addresses are nodes of it, and the store's data is at the master
+/// that has these.
 ///
 /// # Errors
 /// The address is not one.
 pub(crate) async fn connect(
     url: &str,
-    password: Option<&str>,
-    outside_writes: OutsideWrites,
+    config: &Config,
     base_version: u64,
-    within: Duration,
-    connector: &Connector,
-    slots: Option<Vec<(u32, u32)>>,
-    resolver: Resolver,
 ) -> anyhow::Result<(Box<dyn Backend>, UnboundedReceiver<Completion>, Upstream)> {
     let (completions, done) = tokio::sync::mpsc::unbounded_channel();
+    let connector = Connector::new(config.backend_tls.clone())?;
+    let (password, within) = (config.backend_password.as_deref(), config.backend_within);
+    let slots = config.cluster_slots();
     let dial = |is_secure: bool| Dial::new(is_secure.then(|| connector.clone()), within);
     let is_cluster = slots.is_some();
     let (dial, first, guide) = match (address_of_sentinels(url), slots) {
@@ -117,7 +113,7 @@ pub(crate) async fn connect(
             (dial, first, guide)
         }
     };
-    let is_tracked = outside_writes == OutsideWrites::Track;
+    let is_tracked = config.outside_writes == OutsideWrites::Track;
     let watch = if is_tracked { Watch::Tracked } else { Watch::Unneeded };
     let notices = is_tracked.then(|| Notices::new(completions.clone()));
     let health = Health::new();
@@ -125,7 +121,7 @@ pub(crate) async fn connect(
         // One command cannot name keys of several slots.
         health.can_mark(MARKS);
     }
-    let search = MasterSearch::new(guide, first, dial.clone(), resolver);
+    let search = MasterSearch::new(guide, first, dial.clone(), config.resolver.clone());
     let masters = search.follower().map(Follower::masters);
     let upstream = Upstream::new(search.place(), dial.clone(), masters, is_tracked);
     let redis = Redis::new(search, OtherNodes::new(dial), notices, health.clone());

@@ -8,7 +8,7 @@ use std::{
 };
 
 use authority::Authority;
-use store::{ClientFiles, Config, Identity, ServerFiles};
+use store::{ClientFiles, Config, Identity, Resolver, ServerFiles};
 use tls::rustls::{ClientConnection, StreamOwned, pki_types::ServerName};
 
 use super::support::{
@@ -34,6 +34,8 @@ fn believed_by(authority: &Authority, shows: bool) -> ClientFiles {
 fn redis_with_tls(authority: &Authority) -> Process {
     start_at(lab::port::held(), |port, directory| {
         let mut command = redis_command(0, directory);
+        // Its certificate is not for the second.
+        command.args(["--bind", "127.0.0.1", "127.0.0.2"]);
         command.arg("--tls-port").arg(port.to_string());
         command.arg("--tls-ca-cert-file").arg(authority.path("ca.pem"));
         command.arg("--tls-cert-file").arg(authority.path("server.pem"));
@@ -140,6 +142,26 @@ fn the_redis_behind_a_store_is_reached_by_tls() {
     switch.loses(b"k", "SET by the RESP port");
     assert_eq!(client.answer(), "+OK\r\n");
     assert_eq!(packets.read(b"k").value, b"other");
+}
+
+#[test]
+fn the_certificate_is_for_the_name_and_not_for_the_address_that_it_means() {
+    let authority = Authority::generate();
+    let server = redis_with_tls(&authority);
+    let config = |name: &str| Config {
+        backend: format!("rediss://{name}:{}", server.port).parse().unwrap(),
+        backend_tls: believed_by(&authority, true),
+        resolver: Resolver::new(|_, port| Ok(vec![([127, 0, 0, 2], port).into()])),
+        resp: vec!["127.0.0.1:0".parse().unwrap()],
+        ..support::loopback()
+    };
+    for (name, said) in
+        [("localhost", "+OK"), ("other.test", "-TRYAGAIN"), ("127.0.0.2", "-TRYAGAIN")]
+    {
+        let store = StoreThread::start(config(name));
+        let answer = Outsider::at(store.resp.unwrap()).command("SET k v");
+        assert!(answer.starts_with(said), "{name}: {answer}");
+    }
 }
 
 #[test]

@@ -107,17 +107,19 @@ impl MasterSearch {
         };
         self.names.forget_others(&self.named);
         let (mut next, mut failed) = (vec![], vec![]);
-        for named in self.named.iter().rev() {
+        for named in &self.named {
             // A node of a cluster is known by the name that the map has.
             if self.follower().is_some() {
                 next.push(Server::given(named.clone()));
                 continue;
             }
             match self.names.servers(named, self.dial.within).await {
-                Ok(servers) => next.extend(servers.into_iter().rev()),
+                Ok(servers) => next.extend(servers),
                 Err(error) => failed.push(format!("{error:#}")),
             }
         }
+        // The last one is asked first.
+        next.reverse();
         let follows = matches!(self.guide, Guide::Servers(_));
         match next.iter().position(|server| server.at() == self.at.at()) {
             Some(place) => {
@@ -184,8 +186,10 @@ impl MasterSearch {
             return None;
         }
         self.looked_ns = now_ns;
-        let known = self.named.iter().rev().flat_map(|named| self.names.known(named));
-        let next: Vec<Server> = known.collect();
+        let known = self.named.iter().flat_map(|named| self.names.known(named));
+        let mut next: Vec<Server> = known.collect();
+        // The last one is asked first.
+        next.reverse();
         if next.is_empty() || next.iter().any(|server| server.at() == self.at.at()) {
             self.asking = None;
             return None;
@@ -254,7 +258,7 @@ async fn ask_servers(
             }
         };
         failed.push(format!("Redis at {at} is a replica of {master}"));
-        // Where a Sentinel or a node has named it, what it said is older than that: it is asked again.
+        // What a Sentinel or a node has said of it is older than that: they are asked again.
         if !follows {
             continue;
         }

@@ -39,7 +39,7 @@ impl Server {
 
 /// What is known of one name.
 #[derive(Default)]
-struct Known {
+struct NameRecord {
     addresses: Vec<SocketAddr>,
     /// Why the last question had no answer.
     failed: String,
@@ -47,7 +47,7 @@ struct Known {
     asked_ns: Option<u64>,
 }
 
-impl Known {
+impl NameRecord {
     fn hear(&mut self, answer: Result<io::Result<Vec<SocketAddr>>, oneshot::error::RecvError>) {
         self.asking = None;
         match answer {
@@ -62,7 +62,7 @@ impl Known {
 /// The names that have been looked up.
 pub(super) struct Names {
     resolver: Resolver,
-    known: HashMap<NodeAddress, Known>,
+    known: HashMap<NodeAddress, NameRecord>,
 }
 
 impl Names {
@@ -106,7 +106,7 @@ impl Names {
     }
 
     /// What is known of a name by now. The resolver is asked again, unless that was done just now.
-    fn look(&mut self, name: &NodeAddress, now_ns: u64) -> &mut Known {
+    fn look(&mut self, name: &NodeAddress, now_ns: u64) -> &mut NameRecord {
         let known = self.known.entry(name.clone()).or_default();
         let heard = known.asking.as_mut().map(oneshot::Receiver::try_recv);
         match heard {
@@ -130,7 +130,7 @@ pub(super) fn name_of(named: &ConnectionInfo) -> Option<NodeAddress> {
     (!is_address).then_some(at)
 }
 
-fn servers_at(known: &Known, named: &ConnectionInfo, name: &NodeAddress) -> Vec<Server> {
+fn servers_at(known: &NameRecord, named: &ConnectionInfo, name: &NodeAddress) -> Vec<Server> {
     let server = |at: &SocketAddr| {
         let at = ConnectionAddr::Tcp(at.ip().to_string(), at.port());
         Server { info: named.clone().set_addr(at), name: Some(name.host.clone()) }

@@ -1,5 +1,7 @@
 //! Connections to Redis: how they are made and given up.
 
+use std::time::Duration;
+
 use redis::ConnectionInfo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -9,7 +11,7 @@ use super::*;
 fn of_servers(given: Vec<ConnectionInfo>, notices: Option<Notices>) -> Redis {
     let dial = Dial::new(None, Duration::from_secs(90));
     let first = given[0].clone();
-    let search = MasterSearch::new(Guide::Servers(given), first, dial.clone(), Resolver::default());
+    let search = MasterSearch::new(Guide::Servers(given), first, dial.clone(), Default::default());
     Redis::new(search, OtherNodes::new(dial), notices, Health::new())
 }
 
