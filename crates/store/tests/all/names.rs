@@ -14,7 +14,7 @@ use wire::Op;
 use super::support::{
     self, PATIENCE, StoreThread,
     others::{Outsider, Switch},
-    servers::{Process, asked, redis, redis_with, until},
+    servers::{Process, asked, redis_with, until},
 };
 
 /// What the resolver does when it is asked.
@@ -88,7 +88,8 @@ impl Managed {
 
     /// With a store that waits so long for an answer.
     fn start_with(backend_within: Duration) -> Managed {
-        let master = redis();
+        // It does not wait for further replicas before it gives the first one its data.
+        let master = redis_with(&["--repl-diskless-sync-delay", "0"]);
         let replica = redis_with(&["--replicaof", "127.0.0.1", &master.port.to_string()]);
         until("nobody follows the master", || {
             asked(&replica, "INFO replication").contains("master_link_status:up")
