@@ -4,8 +4,8 @@
 //!
 //! In: copies of what is ours of each interface's frames ([`ours`], [`tap`]); the kernel's own are
 //! dropped ([`claim`]). Out: frames by the interfaces, by the kernel's routes and neighbours
-//! ([`ways`]); what the programs pass goes back to the kernel ([`door`]). As many threads as CPUs,
-//! each with its share of the flows ([`worker`]).
+//! ([`ways`], [`routes`]); what the programs pass goes back to the kernel ([`door`]). As many
+//! threads as CPUs, each with its share of the flows ([`worker`]).
 //!
 //! Everything ends with the process, and the kernel then forwards by itself.
 //!
@@ -16,6 +16,7 @@ mod checksum;
 mod claim;
 mod door;
 mod ours;
+mod routes;
 mod segments;
 mod tap;
 #[cfg(test)]
