@@ -72,16 +72,19 @@
  * `work->round` says how often it went round. From the round after `most` on it is dropped:
  * COUNT_drop_rounds. The number is in the Ethernet header, which belongs to the port meanwhile;
  * whatever else a packet must remember stands in fields of its own. XDP_TX has no meaning there: a
- * reply that `send_back` made leaves by `forward`. A copy of a fan-out goes round, and counts its
- * rounds, where the port is one of the group and the egress program leaves the Ethernet header
- * alone. `recirculate_by` names one of RECIRCULATION_PORTS (`round_for_copies`, `round_for_truth`);
- * each carries some 128 packets before it loses any.
+ * reply leaves by `forward`, as anywhere if `rewrite_packet` made it with TURNED. (`send_back` swaps
+ * Ethernet addresses too; what `forward` leaves to the kernel would then be for somebody else.) A
+ * copy of a fan-out goes round, and counts its rounds, where the port is one of the group and the
+ * egress program leaves the Ethernet header alone. `recirculate_by` names one of
+ * RECIRCULATION_PORTS (`round_for_copies`, `round_for_truth`); each carries some 128 packets before
+ * it loses any.
  *
  * CLONES. `find_pair(port, n)` leads to a port of the switch with recirculation port n beside it;
  * the verdict `clone_to(pair)` sends the packet out by the port, as it is, and round as well. Both
  * have the same bytes, the Ethernet header that `send_back` or the discipline wrote among them:
- * `work->round` of the copy that comes back is anything. The verdict counts nothing. A port may be
- * the one that the packet came in by.
+ * `work->round` of the copy that comes back is anything, and it is addressed to whom the other went
+ * to: `address_to_far_end` comes before a `forward` that may leave it to the kernel. The verdict
+ * counts nothing. A port may be the one that the packet came in by.
  */
 #pragma once
 

@@ -54,15 +54,26 @@ INLINE __u32 round_of(struct xdp_md *ctx)
 	return bpf_ntohl(round);
 }
 
-/* Makes the packet one that has gone `round` times. False where there is no Ethernet header. */
-INLINE bool write_round(struct xdp_md *ctx, __u32 round)
+/*
+ * Addresses the packet to the far end, as the kernel wants what is left to it there; a clone has
+ * the address of wherever its twin went. NULL where there is no Ethernet header.
+ */
+INLINE struct ethhdr *address_to_far_end(struct xdp_md *ctx)
 {
 	static const __u8 to[ETH_ALEN] = {RECIRCULATION_MAC};
 	struct ethhdr *eth = eth_of(ctx);
+	if (eth)
+		__builtin_memcpy(eth->h_dest, to, ETH_ALEN);
+	return eth;
+}
+
+/* Makes the packet one that has gone `round` times. False where there is no Ethernet header. */
+INLINE bool write_round(struct xdp_md *ctx, __u32 round)
+{
+	struct ethhdr *eth = address_to_far_end(ctx);
 	__be32 number = bpf_htonl(round);
 	if (!eth)
 		return false;
-	__builtin_memcpy(eth->h_dest, to, ETH_ALEN);
 	eth->h_source[0] = 2; /* locally administered */
 	eth->h_source[1] = 0;
 	__builtin_memcpy(eth->h_source + 2, &number, sizeof(number));

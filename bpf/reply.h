@@ -112,15 +112,22 @@ INLINE void cut_frame(struct xdp_md *ctx, __u32 len)
 		bpf_xdp_adjust_tail(ctx, (int)len - (int)have);
 }
 
+/* What becomes of a packet's addresses when it is written over. */
+enum heading {
+	ONWARDS, /* they stay */
+	TURNED, /* those of IP and UDP are swapped: `forward` finds the way */
+	TURNED_BACK, /* those of Ethernet too: it leaves by where it came in */
+};
+
 /*
  * Writes `work->header` (signed here) over the old header, and the lengths and checksums that go
  * with it; cut to `payload_len`. `value_sum` is that of the value behind the key, as `sum_of` has
- * it. `back`: addresses and ports are swapped, or else stay. `counted`: the checksum is the
- * request's, counted on (`answer_checksum`), if that has one; else it is made anew, of what is
- * known to have arrived whole. False where there are no such headers.
+ * it. `counted`: the checksum is the request's, counted on (`answer_checksum`), if that has one;
+ * else it is made anew, of what is known to have arrived whole. False where there are no such
+ * headers.
  */
 INLINE bool write_over(struct xdp_md *ctx, struct work *work, __u32 payload_len, __u32 value_sum,
-		       const bool back, const bool counted)
+		       const enum heading heading, const bool counted)
 {
 	__u16 check = 0, udp_len = sizeof(struct udphdr) + payload_len;
 	struct ethhdr *eth = eth_of(ctx);
@@ -132,25 +139,25 @@ INLINE bool write_over(struct xdp_md *ctx, struct work *work, __u32 payload_len,
 	if (counted)
 		check = answer_checksum(ctx, work, udp, kv, bpf_htons(udp_len), value_sum);
 	*kv = work->header;
-	if (back)
+	if (heading == TURNED_BACK)
 		swap_macs(eth);
 	if (work->is_ipv6) {
 		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
 		if (!ip)
 			return false;
-		if (back)
+		if (heading != ONWARDS)
 			turn_ipv6(ip);
 		ip->payload_len = bpf_htons(udp_len);
 	} else {
 		struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
 		if (!ip)
 			return false;
-		if (back)
+		if (heading != ONWARDS)
 			turn_ipv4(ip);
 		ip->tot_len = bpf_htons(sizeof(*ip) + udp_len);
 		ipv4_checksum(ip);
 	}
-	if (back) {
+	if (heading != ONWARDS) {
 		__be16 port = udp->dest;
 		udp->dest = udp->source;
 		udp->source = port;
@@ -166,9 +173,9 @@ INLINE bool write_over(struct xdp_md *ctx, struct work *work, __u32 payload_len,
 
 /* Likewise, with a checksum that is made anew. */
 INLINE bool rewrite_packet(struct xdp_md *ctx, struct work *work, __u32 payload_len,
-			   __u32 value_sum, const bool back)
+			   __u32 value_sum, const enum heading heading)
 {
-	return write_over(ctx, work, payload_len, value_sum, back, false);
+	return write_over(ctx, work, payload_len, value_sum, heading, false);
 }
 
 /*
@@ -177,13 +184,13 @@ INLINE bool rewrite_packet(struct xdp_md *ctx, struct work *work, __u32 payload_
  */
 INLINE int answer_read(struct xdp_md *ctx, struct work *work, __u32 payload_len, __u32 value_sum)
 {
-	return write_over(ctx, work, payload_len, value_sum, true, true) ? XDP_TX : XDP_DROP;
+	return write_over(ctx, work, payload_len, value_sum, TURNED_BACK, true) ? XDP_TX : XDP_DROP;
 }
 
 /* Sends the packet back to where it came from. */
 INLINE int send_back(struct xdp_md *ctx, struct work *work, __u32 payload_len, __u32 value_sum)
 {
-	return rewrite_packet(ctx, work, payload_len, value_sum, true) ? XDP_TX : XDP_DROP;
+	return rewrite_packet(ctx, work, payload_len, value_sum, TURNED_BACK) ? XDP_TX : XDP_DROP;
 }
 
 /* A reply without a value, in the place of a request that may have been longer. */

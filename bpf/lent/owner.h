@@ -187,7 +187,7 @@ OUTLINE int install_kept(struct xdp_md *ctx, struct work *work, struct lent *len
 INLINE int send_on_bare(struct xdp_md *ctx, struct work *work)
 {
 	work->header.value_len = 0;
-	if (!rewrite_packet(ctx, work, KV_HEADER_LEN + work->key_len, 0, false))
+	if (!rewrite_packet(ctx, work, KV_HEADER_LEN + work->key_len, 0, ONWARDS))
 		return XDP_DROP;
 	return forward(ctx, work);
 }

@@ -88,6 +88,7 @@ STEP int chain_round(struct xdp_md *ctx)
 		return XDP_DROP;
 	if (!find_here(work, config, &here) || number_in(work) != here.is.number)
 		return ends(COUNT_round_gone, XDP_DROP);
+	address_to_far_end(ctx);
 	if (work->op != OP_PEER_MESSAGE)
 		return take_round(ctx, work, &here);
 	if (is_for_us(ctx, work, &here))

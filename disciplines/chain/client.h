@@ -20,7 +20,7 @@ OUTLINE int answer_bare(struct xdp_md *ctx, struct work *work, const struct here
 	make_header(work, here, op_of_answer(work), FLAG_CACHED | status, version);
 	if (!finish_back(ctx, work, 0, 0))
 		return ends(COUNT_drop_refused, XDP_DROP);
-	return was_sent_on ? send_off(ctx, work) : ends(COUNT_answer, XDP_TX);
+	return was_sent_on ? send_off(ctx, work) : send_here(ctx);
 }
 
 INLINE int try_again(struct xdp_md *ctx, struct work *work, const struct here *here,
@@ -76,7 +76,7 @@ OUTLINE int moved(struct xdp_md *ctx, struct work *work, const struct here *here
 		work->header.total = total;
 		if (!finish_back(ctx, work, 0, 0))
 			return ends(COUNT_drop_refused, XDP_DROP);
-		return ends(COUNT_answer, XDP_TX);
+		return send_here(ctx);
 	}
 	write_route(here, route);
 	__u32 sum = sum_of_scratch(work, len);
@@ -85,5 +85,5 @@ OUTLINE int moved(struct xdp_md *ctx, struct work *work, const struct here *here
 	if (bpf_xdp_store_bytes(ctx, at, work->scratch, len) < 0 ||
 	    !finish_back(ctx, work, len, sum))
 		return ends(COUNT_drop_refused, XDP_DROP);
-	return was_sent_on ? send_off(ctx, work) : ends(COUNT_answer, XDP_TX);
+	return was_sent_on ? send_off(ctx, work) : send_here(ctx);
 }

@@ -13,7 +13,7 @@ INLINE int say_copied(struct xdp_md *ctx, struct work *work, const struct here *
 	if (!write_behind_key(ctx, work, &peer, sizeof(peer)) ||
 	    !finish_back(ctx, work, sizeof(peer), fold(sum_words(&peer, sizeof(peer) / 8))))
 		return ends(COUNT_drop_refused, XDP_DROP);
-	return ends(COUNT_answer, XDP_TX);
+	return send_here(ctx);
 }
 
 /*

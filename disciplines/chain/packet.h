@@ -210,17 +210,30 @@ WHOLE int finish(struct xdp_md *ctx, struct work *work, __u32 value_len, __u32 v
 		return false;
 	work->header.value_len = bpf_htons(value_len);
 	return rewrite_packet(ctx, work, KV_HEADER_LEN + work->key_len + value_len, value_sum,
-			      false);
+			      ONWARDS);
 }
 
-/* Likewise, and turns the packet back to where it came from. */
+/*
+ * Likewise, and turns the packet back to whom it came from. Its Ethernet header stays as it came:
+ * `send_off` may leave the packet to the kernel, which drops what is not addressed to it.
+ */
 WHOLE int finish_back(struct xdp_md *ctx, struct work *work, __u32 value_len, __u32 value_sum)
 {
 	if (!work)
 		return false;
 	work->header.value_len = bpf_htons(value_len);
 	return rewrite_packet(ctx, work, KV_HEADER_LEN + work->key_len + value_len, value_sum,
-			      true);
+			      TURNED);
+}
+
+/* A packet that was turned leaves by where it came in. */
+WHOLE int send_here(struct xdp_md *ctx)
+{
+	struct ethhdr *eth = eth_of(ctx);
+	if (!eth)
+		return ends(COUNT_drop_refused, XDP_DROP);
+	swap_macs(eth);
+	return ends(COUNT_answer, XDP_TX);
 }
 
 /* Clears what a request says and neither its answer nor what switches say of it repeats. */

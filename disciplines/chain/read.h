@@ -59,7 +59,7 @@ struct spot {
 INLINE int send_answer(struct xdp_md *ctx, struct work *work, __u32 tell, bool was_sent_on)
 {
 	if (!was_sent_on)
-		return ends(COUNT_answer, XDP_TX);
+		return send_here(ctx);
 	int verdict = send_off(ctx, work);
 	return tell ? round_too(work, verdict) : verdict;
 }

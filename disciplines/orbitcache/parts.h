@@ -262,7 +262,7 @@ INLINE int next_part(struct xdp_md *ctx, struct work *work, const struct config 
 		return XDP_DROP;
 	const void *pair = pair_of_more(work, &found, word, port);
 	say_more(work, config, pair, port);
-	if (!rewrite_packet(ctx, work, payload_len, value_sum, false))
+	if (!rewrite_packet(ctx, work, payload_len, value_sum, ONWARDS))
 		return ends(COUNT_drop_refused, XDP_DROP);
 	count(COUNT_hit_round);
 	return pair ? clone_to(pair) : bpf_redirect_map(&ports, port, XDP_DROP);

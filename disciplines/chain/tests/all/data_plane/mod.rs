@@ -2,6 +2,7 @@
 //! other what leaves them. In the kernel and in this process.
 
 mod acks;
+mod left_to_kernel;
 mod malformed;
 mod members;
 mod net;

@@ -11,6 +11,9 @@ use wire::{Epoch, Flags, Packet, Status};
 
 use super::{Arrival, CLIENT_HOST, Hop, Message, Net, TENANT, host};
 
+/// As in `bpf/recirculate.h`.
+const RECIRCULATION_MAC: [u8; 6] = [0x02, 0x73, 0x68, 0x6f, 0x72, 0x74];
+
 impl Net {
     /// From now on packets between switches are lost of which this says so.
     pub fn lose(&self, loses: impl FnMut(&Hop<'_>) -> bool + 'static) {
@@ -36,6 +39,7 @@ impl Net {
     /// Likewise to another switch than the one that it is for.
     pub fn send_by(&self, at: usize, message: Message) -> Vec<Arrival> {
         self.counted.borrow_mut().clear();
+        self.passed.set(0);
         let mut coming = VecDeque::from([(at, message.frame().bytes(), false)]);
         let mut came = vec![];
         let mut steps = 0;
@@ -53,6 +57,12 @@ impl Net {
             let mut counted = self.counted.borrow_mut();
             counted.extend(run.moved.iter().map(|(name, by)| (slot, *name, *by)));
             drop(counted);
+            if run.verdict == Verdict::Pass {
+                // The kernel drops what is for another Ethernet address than came in with it.
+                let own = if is_round { &RECIRCULATION_MAC } else { &frame[..6] };
+                assert_eq!(&run.frame[..6], own, "at {slot}: {:?}", run.moved);
+                self.passed.set(self.passed.get() + 1);
+            }
             if run.verdict == Verdict::Drop {
                 continue;
             }

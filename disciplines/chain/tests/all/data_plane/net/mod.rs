@@ -8,7 +8,7 @@ mod places;
 
 use std::{
     cell::{Cell, RefCell},
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
 };
 
 use chain::{
@@ -24,6 +24,8 @@ use harness::{Switch, World, message::address, switch::tenant};
 pub use wire::{Epoch, Flags, Header, KeyHash, Op, Packet, Secret, Status};
 
 pub(crate) use self::places::in_both;
+pub use std::net::IpAddr;
+
 pub use self::{
     messages::{session_hash, version},
     places::run_in_both,
@@ -69,6 +71,8 @@ pub struct Net {
     /// Which switches had a packet, each time, since a test last looked; also their own that
     /// went round.
     pub had: RefCell<Vec<usize>>,
+    /// Packets that were left to the kernel since the last one was sent.
+    pub passed: Cell<usize>,
     loses: RefCell<Option<Loses>>,
     next: Cell<u64>,
 }
@@ -146,6 +150,7 @@ impl Net {
             in_line: false,
             counted: RefCell::default(),
             had: RefCell::default(),
+            passed: Cell::default(),
             loses: RefCell::default(),
             next: Cell::new(1),
         };
