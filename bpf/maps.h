@@ -295,7 +295,7 @@ struct {
  */
 struct sketch {
 	__u16 row[SKETCH_ROWS][SKETCH_COLUMNS]; /* 4 bits of window over 12 bits of count */
-	__u8 bloom[BLOOM_CELLS]; /* low 8 bits of window, plus 1 */
+	__u8 bloom[BLOOM_CELLS]; /* the window mod 255, plus 1; 0: never written */
 	/*
 	 * Hot keys reported, 8 bits of window over 24 bits of count: of each tenant's share, and of
 	 * what is for whoever comes first.

@@ -84,11 +84,16 @@ INLINE __u32 sketch_add(struct sketch *sketch, __u64 mixed, __u32 window)
 	return reads_of(least);
 }
 
+/* The mark of a cell of this window: never 0, which those have that were never written. */
+INLINE __u8 bloom_tag(__u32 window)
+{
+	return window % 255 + 1;
+}
+
 INLINE bool bloom_has(struct sketch *sketch, __u64 mixed, __u32 window)
 {
 	for (int i = 0; i < BLOOM_PROBES; i++)
-		if (sketch->bloom[mixed >> (16 * i) & (BLOOM_CELLS - 1)] !=
-		    (__u8)((window & 0xff) + 1))
+		if (sketch->bloom[mixed >> (16 * i) & (BLOOM_CELLS - 1)] != bloom_tag(window))
 			return false;
 	return true;
 }
@@ -96,7 +101,7 @@ INLINE bool bloom_has(struct sketch *sketch, __u64 mixed, __u32 window)
 INLINE void bloom_add(struct sketch *sketch, __u64 mixed, __u32 window)
 {
 	for (int i = 0; i < BLOOM_PROBES; i++)
-		sketch->bloom[mixed >> (16 * i) & (BLOOM_CELLS - 1)] = (window & 0xff) + 1;
+		sketch->bloom[mixed >> (16 * i) & (BLOOM_CELLS - 1)] = bloom_tag(window);
 }
 
 /* What the tenant's next report is counted under; NULL if it had its share, and others the rest. */

@@ -208,6 +208,18 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!(net.versions(), [(1, 1); 2]);
 }
 
+/// A window's marks are none that cells have which were never written.
+fn a_client_that_is_new_in_window_255_is_reported() {
+    let net = Net::new(1, Protocol::NetCraq);
+    for _ in 0..255 {
+        net.switches[0].switch.table.next_window();
+    }
+    for reports in [1, 0] {
+        assert_eq!(outcome(&net, net.write(0, b"1")).0, Status::NoSession);
+        assert_eq!(net.count("hot_report"), reports, "the control half is told once");
+    }
+}
+
 fn what_there_is_no_room_for_is_told_so_and_nobody_else() {
     let mut net = Net::new(1, Protocol::NetCraq);
     let [key, session] =
@@ -397,6 +409,7 @@ fn writes() {
         whoever_repeats_the_last_write_repairs_it_too,
         a_full_ring_takes_no_more,
         what_cannot_be_is_refused_and_changes_nothing,
+        a_client_that_is_new_in_window_255_is_reported,
         what_there_is_no_room_for_is_told_so_and_nobody_else,
         values_of_every_length_in_rings_of_every_length,
         what_members_do_not_have_is_reported_and_never_applied,

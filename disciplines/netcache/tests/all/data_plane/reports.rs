@@ -35,6 +35,31 @@ fn misses_are_estimated_and_a_hot_key_is_reported_once_per_window() {
     assert_eq!(w.switch.sketches.estimate(SIGNED, hash, 2), 0, "a new window begins with nothing");
 }
 
+/// Cells that were never written belong to no window, however often the filter's marks have begun
+/// anew.
+#[test]
+fn a_hot_key_is_reported_once_in_each_window_whatever_its_number() {
+    let w = world();
+    report_from(&w, &[(SIGNED, 1)]);
+    for window in 0..520 {
+        let frame = Message::read(SIGNED, &numbered_key(window)).frame().bytes();
+        for _ in 0..2 {
+            w.switch.runner.run(&frame, None, &mut vec![]);
+        }
+        let windows: Vec<u32> = drained(&w).into_iter().filter_map(hot_in).collect();
+        assert_eq!(windows, [window]);
+        w.switch.table.next_window();
+    }
+}
+
+/// The window of a report.
+fn hot_in(event: Event) -> Option<u32> {
+    match event {
+        Event::Hot { window, .. } => Some(window),
+        _ => None,
+    }
+}
+
 #[test]
 fn many_reads_are_counted_in_steps() {
     let w = world();
