@@ -81,12 +81,15 @@ INLINE bool is_as_sent(struct xdp_md *ctx, struct work *work)
 	return has_secret(work) || value_sum(ctx, work, 0, &sum);
 }
 
-/* Signs from now on as that tenant does: with its secret, or the other one. */
+/*
+ * Signs from now on as that tenant does: with its secret, or the other one, as long as it has one.
+ */
 WHOLE int sign_as(struct work *work, __u32 tenant, __u32 also)
 {
 	const struct tenant *signer = bpf_map_lookup_elem(&tenants, &tenant);
 	if (!work || !signer)
 		return false;
+	also = also && (signer->also_secret[0] | signer->also_secret[1]);
 	work->secret[0] = also ? signer->also_secret[0] : signer->secret[0];
 	work->secret[1] = also ? signer->also_secret[1] : signer->secret[1];
 	hash_shared(work);

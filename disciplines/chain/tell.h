@@ -50,7 +50,7 @@ INLINE int tell_watcher(struct xdp_md *ctx, struct work *work, struct here *here
 		return ends(COUNT_drop_order_untold, XDP_DROP);
 	work->header.client = watch.client;
 	work->header.request = watch.request;
-	if (!sign_as(work, watch.tenant, 0))
+	if (!sign_as(work, watch.tenant, watch.is_also))
 		return ends(COUNT_drop_refused, XDP_DROP);
 	int status = copy_seen(ctx, work, spot.item, spot.record, &seen);
 	if ((status && status != STATUS_NOT_FOUND) || !is_still(work, here))

@@ -22,7 +22,7 @@ struct watch {
 	__u8 address[16]; /* over IPv4 the first four bytes */
 	__u32 tenant;
 	__be16 port;
-	__u16 unused;
+	__u16 is_also; /* the client signed with the tenant's other secret */
 };
 
 struct watch_set {
@@ -138,6 +138,7 @@ OUTLINE int register_watch(struct xdp_md *ctx, struct work *work)
 		.request = work->header.request,
 		.tenant = bpf_ntohl(work->header.tenant),
 		.port = udp->source,
+		.is_also = is_signed_also(work),
 	};
 	if (work->is_ipv6) {
 		struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);

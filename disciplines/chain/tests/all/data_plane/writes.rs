@@ -341,6 +341,20 @@ fn whoever_watches_is_told() {
     assert_eq!(gone.count(), 2);
 }
 
+fn whoever_watches_is_told_under_the_secret_that_it_signed_with() {
+    let net = Net::ready(3, 2);
+    net.change_secret(true);
+    net.ask(net.read(0).flags(Flags::GRANT));
+    let came = net.send(net.write(0, b"one"));
+    assert_eq!((came.len(), net.count("order_watch")), (2, 1));
+    assert!(came.iter().all(|c| c.is_signed), "{came:?}");
+    // Once that is no more, under the tenant's only one; never without a tag.
+    net.change_secret(false);
+    let came = net.send(net.write(0, b"two").signed_with(NEW_SECRET));
+    assert_eq!((came.len(), net.count("order_watch")), (2, 1));
+    assert!(came.iter().all(|c| !c.is_signed && c.header.tag != 0), "{came:?}");
+}
+
 /// Watches of made-up clients of these tenants fill all sets of a switch.
 fn fill_watches(net: &Net, slot: usize, tenants: [u32; 8]) {
     let watch = |(client, tenant): (u64, u32)| {
@@ -415,6 +429,7 @@ fn writes() {
         what_members_do_not_have_is_reported_and_never_applied,
         what_the_links_of_the_head_do_not_carry_down_the_chain_is_refused_for_good,
         whoever_watches_is_told,
+        whoever_watches_is_told_under_the_secret_that_it_signed_with,
         a_tenant_that_watches_much_leaves_others_their_share,
         above_its_rate_a_tenants_watchers_are_told_nothing,
         a_switch_that_is_alone_tells_too,

@@ -33,6 +33,8 @@ pub use self::{
 
 pub const TENANT: u32 = 7;
 pub const KEY: &[u8] = b"key0000000000042";
+/// What becomes the tenant's, in [`Net::change_secret`].
+pub const NEW_SECRET: Secret = Secret([0xa1; 16]);
 /// Where clients are.
 pub const CLIENT_HOST: u8 = 8;
 pub const CLIENT: u64 = 0xc11e_0001;
@@ -195,10 +197,22 @@ impl Net {
 
     /// From now on nobody has a secret.
     pub fn know_no_secrets(&self) {
-        let open = |entry| TenantEntry { secret: Secret::NONE, ..entry };
-        let open: Vec<TenantEntry> = tenants().into_iter().map(open).collect();
+        self.change_tenants(|entry| TenantEntry { secret: Secret::NONE, ..entry });
+    }
+
+    /// From now on the tenant has another secret, and its clients' own is accepted as well, or not.
+    pub fn change_secret(&self, is_accepted: bool) {
+        let also = |entry: &TenantEntry| if is_accepted { entry.secret } else { Secret::NONE };
+        self.change_tenants(|entry| match entry.id {
+            TENANT => TenantEntry { secret: NEW_SECRET, also_secret: also(&entry), ..entry },
+            _ => entry,
+        });
+    }
+
+    fn change_tenants(&self, change: impl Fn(TenantEntry) -> TenantEntry) {
+        let changed: Vec<TenantEntry> = tenants().into_iter().map(change).collect();
         for w in &self.switches {
-            TenantEntry::install(w.switch.backing(), &open).expect("room for tenants");
+            TenantEntry::install(w.switch.backing(), &changed).expect("room for tenants");
         }
     }
 
