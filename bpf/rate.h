@@ -6,17 +6,19 @@
 
 /*
  * So many requests against the tenant's rate, as a virtual schedule (GCRA): each moves the time at
- * which the next one would conform. Two CPUs may race for one step of it; then one goes uncounted.
+ * which the next one would conform. CPUs that look at the same moment may each let a request
+ * through; what each of them charges is added, and none of it is lost. One atomic, or two if
+ * another CPU was the first after a pause.
  */
 INLINE bool within_rate(struct tenant *tenant, __u64 now_ns, __u32 requests)
 {
 	if (tenant->ns_per_request == 0)
 		return true;
-	__u64 next = READ_ONCE(tenant->next_ns);
+	__u64 next = READ_ONCE(tenant->next_ns), charge = requests * tenant->ns_per_request;
 	if (next > now_ns + tenant->burst_ns)
 		return false;
-	WRITE_ONCE(tenant->next_ns,
-		   (next > now_ns ? next : now_ns) + requests * tenant->ns_per_request);
+	if (next >= now_ns || compare_and_swap(&tenant->next_ns, next, now_ns + charge) != next)
+		fetch_add(&tenant->next_ns, charge);
 	return true;
 }
 

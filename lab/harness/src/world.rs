@@ -179,13 +179,16 @@ impl World {
     /// Leaves a tenant that has asked for as much as it may no more time, however long the
     /// test takes.
     pub fn over_rate(&self, tenant: u32) {
-        const NEXT_NS: usize = 48; // in `struct tenant` of `bpf/maps.h`
-        let at = self.switch.backing();
-        let entry = at.element("tenants", tenant).expect("it is there");
-        let next_ns = u64::from_ne_bytes(entry[NEXT_NS..][..8].try_into().expect("8 bytes"));
+        let next_ns = self.next_ns(tenant);
         assert!(next_ns > 0, "tenant {tenant} has asked for nothing");
         let next_ns = next_ns + u64::from(NEVER_MIND_MS) * 1_000_000;
         self.switch.poke("tenants", tenant, NEXT_NS, &next_ns.to_ne_bytes());
+    }
+
+    /// When the tenant's next request would conform to its rate.
+    pub fn next_ns(&self, tenant: u32) -> u64 {
+        let entry = self.switch.backing().element("tenants", tenant).expect("it is there");
+        u64::from_ne_bytes(entry[NEXT_NS..][..8].try_into().expect("8 bytes"))
     }
 
     /// Lets the store's lease pass.
@@ -195,6 +198,9 @@ impl World {
         self.switch.poke("leases", self.slot(false).into(), UNTIL_NS, &past);
     }
 }
+
+/// In `struct tenant` of `bpf/maps.h`.
+const NEXT_NS: usize = 48;
 
 /// Offsets in `struct item` of `bpf/table.h`.
 #[derive(Clone, Copy)]

@@ -1,6 +1,6 @@
 //! Who may use the cache.
 
-use harness::{Case, Expectation::*, Message};
+use harness::{Case, Expectation::*, Message, switch::in_this_process};
 use wire::Op;
 
 use super::world::*;
@@ -146,6 +146,38 @@ fn who_is_not_admitted_touches_no_cache() {
         assert!(before == tables(), "{counter}");
         assert_eq!(w.switch.events.drain().expect("the ring").count(), 0);
     }
+}
+
+/// Two CPUs may look at the same moment: whatever both let through is charged.
+#[test]
+fn requests_that_meet_on_two_cpus_are_all_charged() {
+    const CHARGE_NS: u64 = 1_000_000_000; // at one request per second
+    in_this_process(|| {
+        let mut together = 0;
+        for at in 0.. {
+            let w = world();
+            let other = w.switch.another_runner();
+            let frame = Message::read(LIMITED, KEY).frame().bytes();
+            let began_ns = w.switch.leases.now_ns();
+            let (mut moments, mut has_met) = (0, false);
+            w.switch.runner.run_with(&frame, &mut || {
+                if moments == at {
+                    other.run(&frame, None, &mut vec![]);
+                    has_met = true;
+                }
+                moments += 1;
+            });
+            if !has_met {
+                break;
+            }
+            let counts = w.switch.counts();
+            let over = counts.iter().find(|(name, _)| *name == "bypass_over_rate");
+            let through = 2 - over.expect("a counter").1;
+            together += u32::from(through == 2);
+            assert!(w.next_ns(LIMITED) >= began_ns + through * CHARGE_NS, "at moment {at}");
+        }
+        assert!(together > 0, "they never met where the rate is looked at");
+    });
 }
 
 /// Otherwise every change of a tenant would be a burst for all.
