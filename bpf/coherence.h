@@ -20,22 +20,28 @@
 /* An older epoch is replaced before a grant with a time to live is asked for again. */
 #define EPOCH_FRESH_NS (50 * NS_PER_MS)
 
+/* The counter has more bits than a packet: when the numbers are used up it stays at the last. */
+INLINE __u64 at_most_last(__u64 epoch)
+{
+	return epoch < LAST_EPOCH ? epoch : LAST_EPOCH;
+}
+
 /*
  * Rule 1. Taken before the table is searched: whatever entry is published after that search gets
  * its epoch after this one, so a store that sees this epoch knows of every copy that could still
- * be valid.
+ * be valid. The last one is taken again and again; it says the same each time.
  */
 INLINE __u64 take_epoch(struct config *config)
 {
 	if (MUTANT(epoch_repeats) && (READ_ONCE(config->epoch) & 7) == 7)
 		fetch_add(&config->epoch, -4);
-	return (fetch_add(&config->epoch, 1) + 1) & EPOCH_NUMBER_MASK;
+	return at_most_last(fetch_add(&config->epoch, 1) + 1);
 }
 
 /* The highest number taken so far. */
 INLINE __u64 newest_epoch(struct config *config)
 {
-	return fetch_add(&config->epoch, 0) & EPOCH_NUMBER_MASK;
+	return at_most_last(fetch_add(&config->epoch, 0));
 }
 
 INLINE __u64 epoch_of(__u64 word)
@@ -125,6 +131,8 @@ INLINE void stamp(struct xdp_md *ctx, struct work *work, const struct config *co
 		  __u8 grant)
 {
 	work->header.epoch = bpf_cpu_to_be64(epoch_pair(config->switch_id, epoch));
+	if (epoch == LAST_EPOCH)
+		grant = 0;
 	work->header.flags = (work->header.flags & ~FLAG_GRANT) | grant;
 	sign(work);
 	rewrite_header(ctx, work);
@@ -164,7 +172,8 @@ INLINE void ask_for_grant(struct xdp_md *ctx, struct work *work, struct config *
 	} else if (is_valid(word)) {
 		return;
 	}
-	stamp(ctx, work, config, epoch, FLAG_GRANT);
+	if (epoch != LAST_EPOCH)
+		stamp(ctx, work, config, epoch, FLAG_GRANT);
 }
 
 INLINE __u64 epoch_in(const struct work *work)
@@ -253,7 +262,7 @@ INLINE int write_item(struct xdp_md *ctx, struct work *work, const struct config
 /* What speaks against a grant for this item, but for its epoch: a counter, or NOTHING. */
 INLINE enum counter refusal(struct xdp_md *ctx, const struct work *work, const struct lease *lease)
 {
-	if (!lease || epoch_in(work) <= READ_ONCE(lease->floor))
+	if (!lease || epoch_in(work) <= READ_ONCE(lease->floor) || epoch_in(work) == LAST_EPOCH)
 		return COUNT_grant_stale;
 	return came_from(ctx, work, lease) ? NOTHING : COUNT_grant_refused;
 }

@@ -127,6 +127,8 @@ _Static_assert(offsetof(struct kv_header, tag) == 72,
 
 #define EPOCH_NUMBER_BITS 48
 #define EPOCH_NUMBER_MASK ((1ULL << EPOCH_NUMBER_BITS) - 1)
+/* Whatever has it is invalid for good: there is no higher one, so nothing is granted under it. */
+#define LAST_EPOCH EPOCH_NUMBER_MASK
 
 INLINE __u64 epoch_pair(__u16 switch_id, __u64 number)
 {

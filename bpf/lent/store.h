@@ -146,7 +146,8 @@ INLINE int prepare_loan(struct xdp_md *ctx, struct work *work, struct config *co
 	if (find_kept(work, WHILE_SEALED, life, 0, &lent))
 		return answer_loan(ctx, work, config, lent.epoch, role | STATUS_NOT_FOUND);
 	__u64 epoch = take_epoch(config);
-	if (!may_be_lent(ctx, work, config) || !take_record(work, find_room(work), epoch))
+	if (epoch == LAST_EPOCH || !may_be_lent(ctx, work, config) ||
+	    !take_record(work, find_room(work), epoch))
 		return answer_loan(ctx, work, config, 0, role | STATUS_TRY_AGAIN);
 	return answer_loan(ctx, work, config, epoch, role);
 }

@@ -21,6 +21,9 @@ use nix::{
     unistd::Pid,
 };
 
+use tracing::warn;
+use wire::Epoch;
+
 use super::{AgentError, LOCKS};
 
 /// Numbers reserved at a time. Half of them at least are ahead of the counter when an agent looks,
@@ -28,6 +31,9 @@ use super::{AgentError, LOCKS};
 /// may go on so for five minutes. A counter of new tables begins up to so many, which are 17
 /// minutes of the clock, beyond the last number that was used.
 const AHEAD: u64 = 1 << 26;
+
+/// With so many numbers left an agent warns: 10 days, if 20 million a second are used.
+const NEAR_END: u64 = 1 << 44;
 
 /// Tells an agent that its switch is to leave. One of an earlier release does not know it.
 const LEAVE: Signal = Signal::SIGUSR1;
@@ -76,6 +82,18 @@ pub struct Reservation {
     reserved: u64,
     /// The wall clock in 2^-16 seconds.
     clock: u64,
+    has_warned: bool,
+}
+
+/// What people are told if there are few numbers left.
+fn warning(epoch: u64) -> Option<String> {
+    let left = Epoch::MAX_NUMBER.saturating_sub(epoch);
+    (left <= NEAR_END).then(|| {
+        format!(
+            "{left} epochs of this switch are left; without any it caches and lends nothing. \
+             Detach it, and attach it with another --id and an empty --state-dir"
+        )
+    })
 }
 
 impl Reservation {
@@ -107,7 +125,7 @@ impl Reservation {
 
     fn of(kept: Storage, reserved: u64, clock: Duration) -> Reservation {
         let part = (u64::from(clock.subsec_nanos()) << 16) / 1_000_000_000;
-        Reservation { kept, reserved, clock: (clock.as_secs() << 16) | part }
+        Reservation { kept, reserved, clock: (clock.as_secs() << 16) | part, has_warned: false }
     }
 
     /// Where the counter must at least stand at the start: above what was reserved before, and
@@ -116,8 +134,15 @@ impl Reservation {
         self.clock.max(self.reserved)
     }
 
-    /// Reserves more numbers when the counter, now at `epoch`, has used half of them.
+    /// Reserves more numbers when the counter, now at `epoch`, has used half of them. Warns once if
+    /// it is near its end.
     pub(super) fn keep_ahead(&mut self, epoch: u64) -> Result<(), AgentError> {
+        if !self.has_warned
+            && let Some(warning) = warning(epoch)
+        {
+            warn!("{warning}");
+            self.has_warned = true;
+        }
         if epoch + AHEAD / 2 >= self.reserved {
             let reserved = epoch + AHEAD;
             self.kept.set(reserved)?;
@@ -297,6 +322,15 @@ mod tests {
             first.keep_ahead(far_ahead_of_the_clock).unwrap();
             assert!(open().start() > far_ahead_of_the_clock);
         }
+    }
+
+    #[test]
+    fn people_are_warned_days_before_the_numbers_are_used_up() {
+        // The clock's part of the counter is beyond this only after 2100.
+        assert_eq!(warning(4_100_000_000 << 16), None);
+        let near = Epoch::MAX_NUMBER - NEAR_END;
+        assert!(warning(near - 1).is_none() && warning(near).is_some());
+        assert!(warning(Epoch::MAX_NUMBER + 5).is_some_and(|text| text.starts_with("0 epochs")));
     }
 
     /// What cannot be reserved is not used: the next start would give it out again.

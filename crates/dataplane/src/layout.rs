@@ -34,7 +34,8 @@ pub(crate) const MAX_TENANTS: usize = 4096;
 /// its share.
 pub(crate) const REPORTS_OF_ALL: u32 = 4096;
 pub(crate) const MAX_LEASES: usize = 1024;
-pub(crate) const EPOCH_MASK: u64 = (1 << 48) - 1;
+/// When epochs are used up this one is taken again and again, and nothing is granted under it.
+pub(crate) const LAST_EPOCH: u64 = (1 << 48) - 1;
 /// Steps that a discipline may have, and its places in the table of programs.
 pub const PROGRAMS_PER_DISCIPLINE: usize = 8;
 /// The number of tenants whose packets are only forwarded; disciplines have lower ones.
@@ -300,6 +301,7 @@ mod tests {
             ("PARAMETERS", PARAMETERS as u64),
             ("TALLIES", TALLIES as u64),
             ("GROUP_PORTS", GROUP_PORTS as u64),
+            ("LAST_EPOCH", LAST_EPOCH),
             ("NO_LEASE", NO_LEASE.into()),
             ("ITEM_CELLS", ITEM_CELLS.into()),
             ("PROBATION_TENANTS", PROBATION_TENANTS as u64),

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Error,
     layout::{
-        BUCKET_SLOTS, Bucket, CELL_BYTES, Config, EPOCH_MASK, GIVEN_MAX, ITEM_CELLS, Item, LAYOUT,
+        BUCKET_SLOTS, Bucket, CELL_BYTES, Config, GIVEN_MAX, ITEM_CELLS, Item, LAST_EPOCH, LAYOUT,
         LOCKED_BY_AGENT, NO_LEASE, PAGE_START_CELLS, Page, PageHits, SourceCheck,
     },
     writes::{Word8, Word32, Word64},
@@ -165,7 +165,7 @@ impl Table {
     pub fn first_epoch(&self, switch: u16, epoch: u64) -> u64 {
         match self.switch_id() == switch {
             true => self.epoch(),
-            false => self.epoch().max(epoch & EPOCH_MASK),
+            false => self.epoch().max(epoch.min(LAST_EPOCH)),
         }
     }
 
@@ -188,7 +188,7 @@ impl Table {
     }
 
     fn take_epoch(&self) -> u64 {
-        (self.config.at(0).epoch.fetch_add(1, SeqCst) + 1) & EPOCH_MASK
+        (self.config.at(0).epoch.fetch_add(1, SeqCst) + 1).min(LAST_EPOCH)
     }
 
     /// The tables are laid out as this build does.
@@ -529,22 +529,25 @@ impl Table {
     }
 
     /// The epoch to fetch an entry's value for, as (switch, number); `None` if it has a valid
-    /// value. An epoch at or below `floor` belongs to an earlier term of its store's lease: nothing
-    /// is installed for it any more, so it is replaced by a fresh one.
+    /// value, or can have none since epochs are used up. An epoch at or below `floor` belongs to an
+    /// earlier term of its store's lease: nothing is installed for it any more, so it is replaced
+    /// by a fresh one.
     pub fn wants_value(&self, place: Place, floor: u64) -> Option<Epoch> {
         let item = self.item(place);
         loop {
             let word = item.word.load(Acquire);
             let (epoch, valid) = (word >> 1, word & 1 == 1);
+            let granted_under =
+                |epoch| (epoch < LAST_EPOCH).then(|| Epoch::new(self.switch_id(), epoch));
             if epoch > floor {
-                return (!valid).then(|| Epoch::new(self.switch_id(), epoch));
+                return granted_under(epoch).filter(|_| !valid);
             }
             // Read first: a life counts from before its epoch, or a copy could outlive it.
             let now_ns = self.clock.now_ns();
             let fresh = self.take_epoch();
             if item.word.compare_exchange(word, fresh << 1, SeqCst, SeqCst).is_ok() {
                 item.epoch_ns.store(now_ns, Relaxed);
-                return Some(Epoch::new(self.switch_id(), fresh));
+                return granted_under(fresh);
             }
         }
     }

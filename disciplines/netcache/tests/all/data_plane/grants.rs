@@ -44,6 +44,54 @@ fn installed() {
     ]);
 }
 
+/// The last number is taken again and again, and nothing is granted under it: numbers that began
+/// anew would leave copies of before valid.
+#[test]
+fn when_its_epochs_are_used_up_a_switch_claims_what_is_so_and_serves_nothing_more() {
+    const LAST: u64 = Epoch::MAX_NUMBER;
+    const EPOCH: usize = 64; // in `struct config` of `bpf/maps.h`
+    const ANOTHER: &[u8] = b"another";
+    let count_from =
+        |w: &World, epoch: u64| w.switch.poke("config", 0, EPOCH, &epoch.to_ne_bytes());
+    let stamp_of = |w: &World, message: &Message| {
+        let run = w.switch.run(&message.frame().bytes(), None);
+        let seen = harness::SeenFrame::read(&run.frame).expect("right checksums");
+        let header = wire::Packet::decode(&seen.payload).expect("ours").header;
+        (header.epoch, header.flags.has(Flags::GRANT))
+    };
+    let mut w = world();
+    count_from(&w, LAST - 100);
+    w.cached(SIGNED, KEY, V128);
+    w.cached(SIGNED, ANOTHER, V128);
+    count_from(&w, LAST - 2);
+    let (read, write) = (Message::read(SIGNED, KEY), Message::write(SIGNED, KEY, b"new"));
+    let before = Epoch::new(Switch::ID, LAST - 1);
+    assert_eq!(stamp_of(&w, &write), (before, true));
+    w.send_as("grant_installed", w.grant(SIGNED, KEY, V128));
+    w.send_as("hit", read.clone());
+    let last = Epoch::new(Switch::ID, LAST);
+    for _ in 0..3 {
+        assert_eq!(stamp_of(&w, &write), (last, false), "a claim, and no grant is asked for");
+        for epoch in [before, last] {
+            let grant = Message::grant(Op::FetchReply, SIGNED, KEY, V128, epoch);
+            w.send_as("grant_stale", grant);
+        }
+        w.send_as("read_invalid", read.clone());
+        assert_eq!(stamp_of(&w, &read), (Epoch::NONE, false), "it goes on as it came");
+        let place = w.switch.table.scan().into_iter().find(|held| held.key == KEY);
+        let place = place.expect("the entry").place;
+        assert_eq!(w.switch.table.wants_value(place, 0), None, "the agent fetches nothing");
+        let call = Message::from_store(Op::Invalidate, SIGNED, KEY).epoch(before);
+        assert_eq!(stamp_of(&w, &call), (last, false), "it is acknowledged");
+    }
+    // What was granted before is right until it is written, or its store's term ends.
+    w.send_as("hit", Message::read(SIGNED, ANOTHER));
+    w.lease(TERM + 1);
+    w.send_as("read_invalid", Message::read(SIGNED, ANOTHER));
+    w.entry(SIGNED, b"one more", 128);
+    w.send_as("read_invalid", Message::read(SIGNED, b"one more"));
+}
+
 #[test]
 fn not_for_this_epoch() {
     check(&[
