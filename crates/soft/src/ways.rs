@@ -3,8 +3,10 @@
 //!
 //! A packet to a destination that is not known passes to the kernel, which forwards it and finds
 //! the neighbour; meanwhile the destination is looked up. All are looked up again when the kernel
-//! tells of a change, and every [`RECONCILE`]; what no packet went to in between is forgotten.
-//! Costs a lock that is only read and a look into a hash table for each packet.
+//! tells of a change, and every [`RECONCILE`]; what no packet went to in between is forgotten. If
+//! there are too many of them, those to which there is no way are forgotten first, then those that
+//! no packet went to since they were looked up. Costs a lock that is only read and a look into a
+//! hash table for each packet.
 //!
 //! Routes are asked for by destination alone: rules that look at more, and several next hops, count
 //! only as far as the kernel's answer goes.
@@ -20,12 +22,12 @@ use std::{
 };
 
 use dataplane::native::{Fib, Route};
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt};
 use rtnetlink::MulticastGroup;
 use tokio::{
     sync::mpsc,
     task::JoinHandle,
-    time::{sleep, timeout},
+    time::{Instant, MissedTickBehavior, interval_at, sleep, timeout},
 };
 
 use crate::routes::{Forwarding, Kernel, KernelWay};
@@ -36,6 +38,8 @@ const RECONCILE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 /// Destinations that are remembered; the kernel forwards to the others.
 const MOST: usize = 16_384;
+/// Of those that are used least so many make room at once: to find them is to look at all.
+const AT_ONCE: usize = MOST / 16;
 /// Destinations that may wait to be looked up.
 const QUEUE: usize = 1024;
 
@@ -43,7 +47,10 @@ struct Way {
     route: Route,
     /// Longest packet in bytes.
     mtu: u32,
+    /// Whether a packet went by it since it was found, or since ways were last forgotten.
     used: AtomicBool,
+    /// Whether it was found since then.
+    fresh: bool,
 }
 
 #[derive(Default)]
@@ -86,34 +93,11 @@ impl Ways {
         let (news_connection, _, mut messages) = rtnetlink::new_multicast_connection(&groups)?;
         let (connection, netlink, _) = rtnetlink::new_connection()?;
         let known = Arc::<RwLock<KnownWays>>::default();
-        let (ask, mut asked) = mpsc::channel(QUEUE);
+        let (ask, asked) = mpsc::channel(QUEUE);
         let keeper = Keeper { kernel: Kernel { interfaces, netlink }, known: known.clone() };
         keeper.look_at_forwarding();
         let work = async move {
-            tokio::join!(news_connection, connection, async {
-                loop {
-                    let news = tokio::select! {
-                        Some(first) = asked.recv() => {
-                            let mut all = vec![first];
-                            while let Ok(more) = asked.try_recv() {
-                                all.push(more);
-                            }
-                            keeper.learn(all).await;
-                            continue;
-                        }
-                        Some(_) = messages.next() => true,
-                        () = sleep(RECONCILE) => false,
-                    };
-                    if news {
-                        sleep(PAUSE).await;
-                        while timeout(Duration::ZERO, messages.next())
-                            .await
-                            .is_ok_and(|m| m.is_some())
-                        {}
-                    }
-                    keeper.look_again(!news).await;
-                }
-            });
+            tokio::join!(news_connection, connection, keeper.keep(asked, &mut messages));
         };
         Ok((Ways { known, ask }, Lookup(tokio::spawn(work))))
     }
@@ -142,18 +126,85 @@ impl Fib for Ways {
     }
 }
 
-struct Keeper {
-    kernel: Kernel,
+/// Who is asked for ways.
+trait Answers {
+    fn forwarding(&self) -> Forwarding;
+    fn look_up(
+        &self,
+        all: Vec<IpAddr>,
+    ) -> impl Future<Output = Option<HashMap<IpAddr, KernelWay>>> + Send;
+}
+
+impl Answers for Kernel {
+    fn forwarding(&self) -> Forwarding {
+        self.forwarding()
+    }
+
+    async fn look_up(&self, all: Vec<IpAddr>) -> Option<HashMap<IpAddr, KernelWay>> {
+        self.look_up(all).await
+    }
+}
+
+struct Keeper<K> {
+    kernel: K,
     known: Arc<RwLock<KnownWays>>,
 }
 
 impl Way {
-    fn of((route, mtu): KernelWay) -> Way {
-        Way { route, mtu, used: AtomicBool::new(true) }
+    fn fresh((route, mtu): KernelWay) -> Way {
+        Way { route, mtu, used: AtomicBool::new(false), fresh: true }
+    }
+
+    /// How much is lost if it is forgotten.
+    fn worth(&self) -> u8 {
+        match self.route {
+            Route::None => 0,
+            _ if !self.used.load(Relaxed) => 1,
+            _ => 2,
+        }
     }
 }
 
-impl Keeper {
+/// So many of them, at least, that are worth least. Of those that were used only as many as must.
+fn worth_least(ways: &HashMap<IpAddr, Way>, least: usize) -> Vec<IpAddr> {
+    let mut all: Vec<(u8, IpAddr)> = ways.iter().map(|(to, way)| (way.worth(), *to)).collect();
+    all.sort_by_key(|(worth, _)| *worth);
+    let unused = all.partition_point(|(worth, _)| *worth < 2);
+    all.truncate(least.max(unused.min(AT_ONCE)));
+    all.into_iter().map(|(_, to)| to).collect()
+}
+
+impl<K: Answers> Keeper<K> {
+    /// Looks up what is asked for, and all again when there is news or time has passed.
+    async fn keep(
+        &self,
+        mut asked: mpsc::Receiver<IpAddr>,
+        mut news: impl Stream<Item = impl Sized> + Unpin,
+    ) {
+        // Made once: what is asked for, and news, must not put it off.
+        let mut reconcile = interval_at(Instant::now() + RECONCILE, RECONCILE);
+        reconcile.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let is_news = tokio::select! {
+                Some(first) = asked.recv() => {
+                    let mut all = vec![first];
+                    while let Ok(more) = asked.try_recv() {
+                        all.push(more);
+                    }
+                    self.learn(all).await;
+                    continue;
+                }
+                Some(_) = news.next() => true,
+                _ = reconcile.tick() => false,
+            };
+            if is_news {
+                sleep(PAUSE).await;
+                while timeout(Duration::ZERO, news.next()).await.is_ok_and(|m| m.is_some()) {}
+            }
+            self.look_again(!is_news).await;
+        }
+    }
+
     fn look_at_forwarding(&self) {
         let forwards = self.kernel.forwarding();
         self.known.write().unwrap_or_else(PoisonError::into_inner).forwards = forwards;
@@ -163,32 +214,58 @@ impl Keeper {
     async fn learn(&self, mut all: Vec<IpAddr>) {
         all.sort_unstable();
         all.dedup();
-        let room = {
+        {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
             all.retain(|to| !known.ways.contains_key(to));
-            MOST.saturating_sub(known.ways.len())
-        };
-        all.truncate(room);
+        }
         if all.is_empty() {
             return;
         }
-        if let Some(ways) = self.kernel.look_up(all).await {
-            let ways = ways.into_iter().map(|(to, way)| (to, Way::of(way)));
-            self.known.write().unwrap_or_else(PoisonError::into_inner).ways.extend(ways);
+        let Some(ways) = self.kernel.look_up(all).await else { return };
+        self.make_room(ways.len());
+        let ways = ways.into_iter().map(|(to, way)| (to, Way::fresh(way)));
+        self.known.write().unwrap_or_else(PoisonError::into_inner).ways.extend(ways);
+    }
+
+    /// Forgets what is worth least, if so many more are too many. Packets go on meanwhile.
+    fn make_room(&self, more: usize) {
+        let goes = {
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+            let beyond = (known.ways.len() + more).saturating_sub(MOST);
+            if beyond == 0 {
+                return;
+            }
+            worth_least(&known.ways, beyond)
+        };
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        for to in goes {
+            known.ways.remove(&to);
         }
     }
 
-    /// Looks up everything once more; what nobody used is forgotten now and then.
+    /// Looks up everything once more. `forget`: but for what no packet went to since ways were last
+    /// forgotten.
     async fn look_again(&self, forget: bool) {
         self.look_at_forwarding();
         let all = {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-            let used = |way: &Way| way.used.swap(!forget, Relaxed) || !forget;
-            known.ways.iter().filter(|(_, way)| used(way)).map(|(to, _)| *to).collect()
+            let stays = |way: &Way| !forget || way.used.swap(false, Relaxed) || way.fresh;
+            known.ways.iter().filter(|(_, way)| stays(way)).map(|(to, _)| *to).collect()
         };
         // What cannot be looked up is not relied on any longer.
-        let ways = self.kernel.look_up(all).await.unwrap_or_default();
-        let ways = ways.into_iter().map(|(to, way)| (to, Way::of(way))).collect();
+        let found = self.kernel.look_up(all).await.unwrap_or_default();
+        let ways = {
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+            let again = |(to, (route, mtu)): (IpAddr, KernelWay)| {
+                let before = known.ways.get(&to)?;
+                let used = before.used.load(Relaxed).into();
+                Some((to, Way { route, mtu, used, fresh: before.fresh && !forget }))
+            };
+            found.into_iter().filter_map(again).collect()
+        };
         self.known.write().unwrap_or_else(PoisonError::into_inner).ways = ways;
     }
 }
+
+#[cfg(test)]
+mod tests;
