@@ -24,6 +24,7 @@ pub mod journal;
 pub mod net;
 mod partition;
 mod placements;
+mod ports;
 mod reports;
 mod resolver;
 pub mod resp_port;

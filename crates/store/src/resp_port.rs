@@ -4,41 +4,30 @@
 //! The store only reads what comes as far as it has to: which keys a command may change. Redis
 //! carries it out, on a connection that is the client's alone, so that whatever state Redis keeps
 //! of a connection is right; and answers as it always does. `connection` moves bytes, `session`
-//! knows what they mean, `holding` is the way to the store's loop, which has the keys held.
+//! knows what they mean; `ports` has the way to the store's loop, which has the keys held.
 
 mod answers;
 mod connection;
 mod detour;
 mod greeting;
-mod handshakes;
-mod holding;
 mod known_commands;
 pub mod session;
 
-use std::{io, net::SocketAddr, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, str::FromStr, sync::Arc};
 
 use anyhow::Context;
-use socket2::{SockRef, TcpKeepalive};
 use tls::{Acceptor, ServerFiles};
 use tokio::{
-    net::{TcpListener, TcpStream, UnixListener},
+    io::{AsyncRead, AsyncWrite},
     task::JoinSet,
 };
 
-use crate::backend::redis::Upstream;
+use crate::{
+    backend::redis::Upstream,
+    ports::{ClientTaker, Holder, Listener},
+};
 use connection::Connection;
-use handshakes::Handshakes;
-pub(crate) use holding::{Hold, HoldMessage, Holder};
 use known_commands::KnownCommands;
-
-/// Clients at the same time; more are told so and closed.
-const CLIENTS: usize = 10_000;
-/// What Redis says then.
-const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
-/// A client that says nothing for so long is asked whether it is there, as by a Redis.
-const ABSENT_AFTER: Duration = Duration::from_secs(300);
-/// Pause after a failure to accept: out of descriptors, most likely.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Where a RESP port is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,18 +70,17 @@ struct PortState {
     commands: KnownCommands,
 }
 
-/// A socket that takes clients.
-enum Listener {
-    Tcp(TcpListener),
-    Tls(TcpListener, Acceptor),
-    Unix(UnixListener, PathBuf),
-}
+impl ClientTaker for PortState {
+    const NAME: &'static str = "RESP port";
+    const TOO_MANY: &'static [u8] = b"-ERR max number of clients reached\r\n";
 
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Listener::Unix(_, path) = self {
-            let _ = std::fs::remove_file(path);
-        }
+    async fn serve(
+        self: Arc<Self>,
+        is_secure: bool,
+        reads: impl AsyncRead + Unpin + Send + 'static,
+        writes: impl AsyncWrite + Unpin + Send + 'static,
+    ) {
+        Connection::new(self, is_secure).serve(reads, writes).await;
     }
 }
 
@@ -114,19 +102,15 @@ impl RespPort {
         holder: Holder,
     ) -> anyhow::Result<RespPort> {
         let acceptor = tls.cloned().map(Acceptor::new).transpose()?;
-        let bind = |address| Listener::bind(address, acceptor.as_ref());
-        let listeners = addresses.iter().map(bind).collect::<Result<_, _>>()?;
+        let bound = |address| bind(address, acceptor.as_ref());
+        let listeners = addresses.iter().map(bound).collect::<Result<_, _>>()?;
         let state = PortState { upstream, holder, commands: KnownCommands::default() };
         Ok(RespPort { listeners, state: Arc::new(state) })
     }
 
     /// The TCP addresses that it listens on.
     pub fn tcp_addresses(&self) -> Vec<SocketAddr> {
-        let address = |listener: &Listener| match listener {
-            Listener::Tcp(listener) | Listener::Tls(listener, _) => listener.local_addr().ok(),
-            Listener::Unix(..) => None,
-        };
-        self.listeners.iter().filter_map(address).collect()
+        self.listeners.iter().filter_map(Listener::tcp_address).collect()
     }
 
     /// Serves clients until it is dropped.
@@ -139,86 +123,14 @@ impl RespPort {
     }
 }
 
-/// Has a client's connection end, too, if its host has vanished: it may wait for what is others',
-/// as a blocking command does.
-fn prepare(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let asks = TcpKeepalive::new().with_time(ABSENT_AFTER).with_interval(ABSENT_AFTER / 3);
-    SockRef::from(stream).set_tcp_keepalive(&asks)
-}
-
-impl Listener {
-    fn bind(address: &RespAddress, acceptor: Option<&Acceptor>) -> anyhow::Result<Listener> {
-        let tcp = |address: &SocketAddr| {
-            let bound = std::net::TcpListener::bind(address).and_then(|listener| {
-                listener.set_nonblocking(true)?;
-                TcpListener::from_std(listener)
-            });
-            bound.with_context(|| format!("RESP port {address}"))
-        };
-        match address {
-            RespAddress::Tcp(address) => Ok(Listener::Tcp(tcp(address)?)),
-            RespAddress::Tls(address) => {
-                let acceptor = acceptor.context("RESP port: no certificate")?;
-                Ok(Listener::Tls(tcp(address)?, acceptor.clone()))
-            }
-            RespAddress::Unix(path) => {
-                let bound = crate::unix_socket::bind(path, "RESP port")?;
-                Ok(Listener::Unix(bound, path.clone()))
-            }
+/// Listens at an address; by TLS with this.
+fn bind(address: &RespAddress, by: Option<&Acceptor>) -> anyhow::Result<Listener> {
+    match address {
+        RespAddress::Tcp(address) => Listener::tcp::<PortState>(*address),
+        RespAddress::Tls(address) => {
+            Listener::tls::<PortState>(*address, by.context("RESP port: no certificate")?.clone())
         }
-    }
-
-    async fn serve(self, state: Arc<PortState>) {
-        let mut clients = JoinSet::new();
-        let mut handshakes = Handshakes::default();
-        loop {
-            while clients.try_join_next().is_some() {}
-            let is_full = clients.len() >= CLIENTS;
-            let accepted: io::Result<()> = async {
-                match &self {
-                    Listener::Tcp(listener) => {
-                        let (stream, _) = listener.accept().await?;
-                        prepare(&stream)?;
-                        if is_full {
-                            let _ = stream.try_write(TOO_MANY);
-                            return Ok(());
-                        }
-                        let (reads, writes) = stream.into_split();
-                        clients.spawn(Connection::new(state.clone(), false).serve(reads, writes));
-                    }
-                    Listener::Tls(listener, acceptor) => {
-                        let (stream, peer) = listener.accept().await?;
-                        prepare(&stream)?;
-                        if is_full {
-                            return Ok(());
-                        }
-                        let believed = handshakes.accept(acceptor, stream, peer);
-                        let state = state.clone();
-                        clients.spawn(async move {
-                            let Some(stream) = believed.await else { return };
-                            let (reads, writes) = tokio::io::split(stream);
-                            Connection::new(state, true).serve(reads, writes).await;
-                        });
-                    }
-                    Listener::Unix(listener, _) => {
-                        let (stream, _) = listener.accept().await?;
-                        if is_full {
-                            let _ = stream.try_write(TOO_MANY);
-                            return Ok(());
-                        }
-                        let (reads, writes) = stream.into_split();
-                        clients.spawn(Connection::new(state.clone(), false).serve(reads, writes));
-                    }
-                }
-                Ok(())
-            }
-            .await;
-            if let Err(error) = accepted {
-                tracing::debug!("RESP port: {error}");
-                tokio::time::sleep(ACCEPT_AGAIN).await;
-            }
-        }
+        RespAddress::Unix(path) => Listener::unix::<PortState>(path),
     }
 }
 

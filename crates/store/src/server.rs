@@ -28,8 +28,9 @@ use crate::{
     handover,
     journal::{FileJournal, Journal},
     net::{Endpoint, Outbox},
+    ports::{Hold, HoldMessage, Holder},
     reports::{Report, Reports},
-    resp_port::{Hold, HoldMessage, Holder, RespPort},
+    resp_port::RespPort,
     status::BackendTroubleStatus,
     unix_socket,
 };

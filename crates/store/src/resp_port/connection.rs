@@ -19,7 +19,6 @@
 mod client_end;
 mod holds;
 mod master_end;
-mod outlet;
 mod redirection;
 
 use std::{sync::Arc, time::Duration};
@@ -37,15 +36,17 @@ use super::{
     PortState,
     answers::{error_words, of_store},
     detour::{Leg, WHO},
-    holding::Hold,
     session::{Movable, Session, Step},
 };
-use crate::{backend::redis as master, slot_map::NodeAddress};
+use crate::{
+    backend::redis as master,
+    ports::{Hold, shrink},
+    slot_map::NodeAddress,
+};
 use client_end::{ClientEnd, INPUT_BYTES, READ_BYTES};
 use holder::mutants::{Mutant, mutant};
 use holds::{HeldCommands, HoldBatch, HoldQueue, had};
 use master_end::MasterEnd;
-use outlet::shrink;
 use redirection::{Detour, Redirection, Return, address_of};
 
 /// More bytes of answers than that a hold does not wait for: the client is sent away.

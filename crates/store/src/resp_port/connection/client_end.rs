@@ -10,7 +10,7 @@ use tokio::{
     time::sleep,
 };
 
-use super::outlet::Outlet;
+use crate::ports::Outlet;
 
 /// Bytes of commands that are taken from a client before earlier ones have been sent on.
 pub(super) const INPUT_BYTES: usize = 64 << 10;

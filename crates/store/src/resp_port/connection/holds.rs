@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::{
     backend::redis::{Session, Upstream},
     engine::HoldRequest,
-    resp_port::holding::{Hold, Holder},
+    ports::{Hold, Holder},
 };
 
 /// Commands and bytes that share a hold.

@@ -5,8 +5,7 @@ use bytes::BytesMut;
 use redis::{ConnectionAddr, Value};
 use resp::ReplyScanner;
 
-use super::outlet::Outlet;
-use crate::backend::redis::Session;
+use crate::{backend::redis::Session, ports::Outlet};
 
 /// A connection to Redis.
 pub(super) struct MasterEnd {

@@ -16,10 +16,18 @@ const HANDSHAKES: usize = 512;
 const SHAKES_WITHIN: Duration = Duration::from_secs(10);
 
 /// Handshakes that are not over, as they began; what ends one is dropped here.
-#[derive(Default)]
-pub(super) struct Handshakes(VecDeque<oneshot::Sender<()>>);
+pub(super) struct Handshakes {
+    begun: VecDeque<oneshot::Sender<()>>,
+    /// What the port is called in the log.
+    port: &'static str,
+}
 
 impl Handshakes {
+    /// There are none at a port of this name.
+    pub fn new(port: &'static str) -> Handshakes {
+        Handshakes { begun: VecDeque::new(), port }
+    }
+
     /// Has a handshake take place with whoever came: the connection, or nothing.
     pub fn accept(
         &mut self,
@@ -27,13 +35,14 @@ impl Handshakes {
         stream: TcpStream,
         peer: SocketAddr,
     ) -> impl Future<Output = Option<TlsStream<TcpStream>>> + use<> {
-        self.0.retain(|ends| !ends.is_closed());
-        if self.0.len() == HANDSHAKES {
-            self.0.pop_front();
+        self.begun.retain(|ends| !ends.is_closed());
+        if self.begun.len() == HANDSHAKES {
+            self.begun.pop_front();
         }
         let (ends, ended) = oneshot::channel();
-        self.0.push_back(ends);
+        self.begun.push_back(ends);
         let acceptor = TlsAcceptor::from(acceptor.config());
+        let port = self.port;
         async move {
             let shaken = tokio::select! {
                 shaken = timeout(SHAKES_WITHIN, acceptor.accept(stream)) => shaken,
@@ -41,8 +50,8 @@ impl Handshakes {
             };
             match shaken {
                 Ok(Ok(stream)) => return Some(stream),
-                Ok(Err(error)) => tracing::debug!("RESP port: {peer} is not believed: {error}"),
-                Err(_) => tracing::debug!("RESP port: {peer} did not shake hands in time"),
+                Ok(Err(error)) => tracing::debug!("{port}: {peer} is not believed: {error}"),
+                Err(_) => tracing::debug!("{port}: {peer} did not shake hands in time"),
             }
             None
         }

@@ -9,8 +9,8 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 /// A buffer that has grown beyond this is not kept.
 const KEEP_BYTES: usize = 64 << 10;
 
-/// The way out to a client, or to Redis.
-pub(super) struct Outlet {
+/// The way out to a client, or to the server behind the store.
+pub(crate) struct Outlet {
     /// Bytes that wait.
     pub waits: BytesMut,
     /// By TLS what is written leaves in records, for which the socket may have no room; whoever
@@ -56,7 +56,7 @@ impl Outlet {
 }
 
 /// Gives back the memory of a buffer that was large and is empty.
-pub(super) fn shrink(buffer: &mut BytesMut) {
+pub(crate) fn shrink(buffer: &mut BytesMut) {
     if buffer.is_empty() && buffer.capacity() > KEEP_BYTES {
         *buffer = BytesMut::new();
     }

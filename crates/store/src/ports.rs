@@ -1,0 +1,12 @@
+//! What the store's ports have in common, at which it speaks another server's protocol: sockets that
+//! take clients, what is sent to an end of a connection, and the way to the store's loop, which has
+//! keys held.
+
+mod handshakes;
+mod holding;
+mod listener;
+mod outlet;
+
+pub(crate) use holding::{Hold, HoldMessage, Holder};
+pub(crate) use listener::{ClientTaker, Listener};
+pub(crate) use outlet::{Outlet, shrink};
