@@ -7,7 +7,7 @@ use decide::StoreMaker;
 use holder::mutants::{Mutant, mutant};
 use tls::{ClientFiles, ServerFiles};
 
-use crate::{RespAddress, resolver::Resolver};
+use crate::{MemcachedAddress, RespAddress, resolver::Resolver};
 
 /// Where the data is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +110,9 @@ pub struct Config {
     pub status_socket: Option<PathBuf>,
     /// Where it speaks Redis's own protocol to clients, every command; with a Redis only.
     pub resp: Vec<RespAddress>,
-    /// The certificate that clients of that see, where they come by TLS.
+    /// Where it speaks memcached's own protocol to clients; with a memcached only.
+    pub memcached: Vec<MemcachedAddress>,
+    /// The certificate that clients of the RESP port see, where they come by TLS.
     pub tls: Option<ServerFiles>,
     /// Directory of the journal of loans, and of what the store leaves to the next one; without it
     /// a backend in another process has no write-back, and the next store waits.
@@ -153,6 +155,7 @@ impl Config {
             memory_limit: 1 << 30,
             status_socket: None,
             resp: vec![],
+            memcached: vec![],
             tls: None,
             state: None,
             lend_from: None,
@@ -220,6 +223,11 @@ impl Config {
         if !self.resp.is_empty() && !matches!(self.backend, BackendConfig::Redis(_)) {
             anyhow::bail!(
                 "a RESP port needs a Redis behind the store, to carry commands out: --backend redis://..."
+            );
+        }
+        if !self.memcached.is_empty() && !matches!(self.backend, BackendConfig::Memcached(_)) {
+            anyhow::bail!(
+                "a memcached port needs a memcached behind the store, to carry commands out: --backend memcached://HOST:PORT"
             );
         }
         let is_secure = |at: &RespAddress| matches!(at, RespAddress::Tls(_));

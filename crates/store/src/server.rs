@@ -27,6 +27,7 @@ use crate::{
     engine::{Engine, HoldId, TellError, UpdateError},
     handover,
     journal::{FileJournal, Journal},
+    memcached_port::MemcachedPort,
     net::{Endpoint, Outbox},
     ports::{Hold, HoldMessage, Holder},
     reports::{Report, Reports},
@@ -60,10 +61,10 @@ pub struct Server {
     /// From the journal of loans.
     journaled: Option<UnboundedReceiver<Completion>>,
     outbox: Outbox,
-    /// Where clients of Redis are taken; none once it is served.
-    resp_port: Option<RespPort>,
-    resp_addresses: Vec<SocketAddr>,
-    /// From connections of the RESP port.
+    /// Where clients of Redis or memcached are taken; none once it is served.
+    port: Option<Port>,
+    port_addresses: Vec<SocketAddr>,
+    /// From connections of that port.
     holds: UnboundedReceiver<HoldMessage>,
     /// Who waits for holds that were asked for.
     waiting: HashMap<HoldId, (oneshot::Sender<Hold>, Holder)>,
@@ -78,6 +79,12 @@ pub struct Server {
     orders: mpsc::Receiver<Order>,
     /// Makes handles, and keeps `orders` from ending.
     handle: Handle,
+}
+
+/// At which the store speaks the protocol of the server behind it.
+enum Port {
+    Resp(RespPort),
+    Memcached(MemcachedPort),
 }
 
 /// What the store is to do, and whom to tell when it has.
@@ -194,17 +201,16 @@ impl Server {
             Some((_, left)) => incarnation.going_on(left.life, left.newest_version),
             None => incarnation,
         };
-        let (mut backend, completions, upstream) = open_backend(&config, incarnation).await?;
+        let (mut backend, completions, behind) = open_backend(&config, incarnation).await?;
         let admission = prepare(&mut *backend, &config, incarnation.first_version())?;
         let endpoint = Endpoint::bind(config.listen)?;
         let (holder, holds) = Holder::new();
-        let resp_port = match upstream {
-            Some(upstream) if !config.resp.is_empty() => {
-                Some(RespPort::bind(&config.resp, config.tls.as_ref(), upstream, holder)?)
-            }
-            _ => None,
+        let port = open_port(&config, behind, holder)?;
+        let port_addresses = match &port {
+            Some(Port::Resp(port)) => port.tcp_addresses(),
+            Some(Port::Memcached(port)) => port.tcp_addresses(),
+            None => vec![],
         };
-        let resp_addresses = resp_port.as_ref().map(RespPort::tcp_addresses).unwrap_or_default();
         let status = config.status_socket.as_deref().map(StatusSocket::bind).transpose()?;
         let began_ns = boot_ns().saturating_sub(config.born_ago.as_nanos() as u64);
         let serves = config.serves();
@@ -234,8 +240,8 @@ impl Server {
             completions,
             journaled,
             outbox,
-            resp_port,
-            resp_addresses,
+            port,
+            port_addresses,
             holds,
             waiting: HashMap::new(),
             newest_hold: 0,
@@ -254,9 +260,9 @@ impl Server {
         self.endpoint.local_address()
     }
 
-    /// The TCP addresses of its RESP port.
-    pub fn resp_addresses(&self) -> &[SocketAddr] {
-        &self.resp_addresses
+    /// The TCP addresses of its RESP port, or of its memcached port.
+    pub fn port_addresses(&self) -> &[SocketAddr] {
+        &self.port_addresses
     }
 
     /// What changes the store while it runs.
@@ -275,8 +281,10 @@ impl Server {
         let mut shutdown = std::pin::pin!(shutdown);
         // Dropped with this, when the store has ended.
         let mut clients = JoinSet::new();
-        if let Some(port) = self.resp_port.take() {
-            clients.spawn(port.serve());
+        match self.port.take() {
+            Some(Port::Resp(port)) => drop(clients.spawn(port.serve())),
+            Some(Port::Memcached(port)) => drop(clients.spawn(port.serve())),
+            None => {}
         }
         loop {
             tokio::select! {
@@ -388,7 +396,7 @@ impl Server {
         self.flush();
     }
 
-    /// What a connection of the RESP port says, and what others have said since.
+    /// What a connection of the port says, and what others have said since.
     fn held(&mut self, first: HoldMessage) {
         let mut next = Some(first);
         while let Some(message) = next {
@@ -552,25 +560,48 @@ fn open_journal(config: &Config) -> anyhow::Result<OpenedJournal> {
     Ok((Some(Box::new(journal)), Some(journaled)))
 }
 
-type OpenedBackend =
-    (Box<dyn Backend>, Option<UnboundedReceiver<Completion>>, Option<redis::Upstream>);
+/// The server behind the store, for clients of the port.
+enum Behind {
+    Nothing,
+    Redis(redis::Upstream),
+    Memcached(memcached::Upstream),
+}
+
+type OpenedBackend = (Box<dyn Backend>, Option<UnboundedReceiver<Completion>>, Behind);
 
 async fn open_backend(config: &Config, incarnation: Incarnation) -> anyhow::Result<OpenedBackend> {
     let base_version = incarnation.first_version();
     let within = config.backend_within;
-    let (backend, completions) = match &config.backend {
+    match &config.backend {
         BackendConfig::Embedded => {
             let embedded = embedded::EmbeddedBackend::new(config.memory_limit);
-            return Ok((Box::new(embedded), None, None));
+            Ok((Box::new(embedded), None, Behind::Nothing))
         }
         BackendConfig::Redis(url) => {
             let (backend, completions, upstream) =
                 redis::connect(url, config, base_version).await?;
-            return Ok((backend, Some(completions), Some(upstream)));
+            Ok((backend, Some(completions), Behind::Redis(upstream)))
         }
-        BackendConfig::Memcached(server) => memcached::connect(server, base_version, within).await,
-    };
-    Ok((backend, Some(completions), None))
+        BackendConfig::Memcached(server) => {
+            let (backend, completions, upstream) =
+                memcached::connect(server, base_version, within).await;
+            Ok((backend, Some(completions), Behind::Memcached(upstream)))
+        }
+    }
+}
+
+/// The port, if there is to be one.
+fn open_port(config: &Config, behind: Behind, holder: Holder) -> anyhow::Result<Option<Port>> {
+    Ok(match behind {
+        Behind::Redis(upstream) if !config.resp.is_empty() => {
+            let port = RespPort::bind(&config.resp, config.tls.as_ref(), upstream, holder)?;
+            Some(Port::Resp(port))
+        }
+        Behind::Memcached(upstream) if !config.memcached.is_empty() => {
+            Some(Port::Memcached(MemcachedPort::bind(&config.memcached, upstream, holder)?))
+        }
+        _ => None,
+    })
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ impl StoreThread {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {
                 let server = Server::start(config).await.unwrap();
-                let resp = server.resp_addresses().first().copied();
+                let resp = server.port_addresses().first().copied();
                 tell.send((server.local_address().unwrap(), resp)).unwrap();
                 server.run(async { drop(stopped.await) }).await.unwrap();
             });

@@ -17,6 +17,7 @@ mod pauses;
 mod refusals;
 #[cfg(test)]
 mod tests;
+mod upstream;
 
 use std::{
     borrow::Cow,
@@ -40,6 +41,7 @@ use crate::{clock::boot_ns, coherence::Watch};
 use lives::Lives;
 use pauses::{PAUSE, PAUSES, Pauses};
 use refusals::refusal;
+pub(crate) use upstream::Upstream;
 
 /// Longest key on the line, in bytes.
 const MAX_NAME: usize = 250;
@@ -55,20 +57,21 @@ const ITEM_OVERHEAD: usize = 128;
 
 /// Connects to `server` (HOST:PORT), which has so long for each answer. One that is not there, or
 /// does not answer as memcached 1.6 does, is connected to when it is and does: until then requests
-/// are refused.
-pub async fn connect(
+/// are refused. With the backend comes what clients of the memcached port go by.
+pub(crate) async fn connect(
     server: &str,
     base_version: u64,
     within: Duration,
-) -> (Box<dyn Backend>, UnboundedReceiver<Completion>) {
+) -> (Box<dyn Backend>, UnboundedReceiver<Completion>, Upstream) {
     let health = Health::new();
     let memcached = Memcached::at(server.into(), health.clone());
+    let upstream = Upstream::new(server, within, memcached.lives.clone());
     let (completions, done) = tokio::sync::mpsc::unbounded_channel();
     // memcached has no means to tell of what its other clients do.
     let watch = Watch::Unneeded;
     let mut remote = Remote::start(memcached, health, watch, base_version, completions, within);
     remote.has_tried().await;
-    (Box::new(remote), done)
+    (Box::new(remote), done, upstream)
 }
 
 /// A connection. Its halves are used at once: memcached reads no further while its answers are
@@ -434,7 +437,7 @@ fn exptime(ttl_ms: u32) -> u64 {
 /// Reads the answers to the commands of one pipeline.
 struct AnswerReader<'a> {
     answers: &'a mut BufReader<ReadHalf<TcpStream>>,
-    lives: &'a mut Lives,
+    lives: &'a Lives,
     /// When the commands were sent.
     asked_ns: u64,
     /// Bytes of large values that are still kept, of those that were not asked for as such.

@@ -77,7 +77,7 @@ fn clients_of_the_resp_port_come_in_by_tls() {
     let (server, authority) = (redis(), Authority::generate());
     for mutual in [false, true] {
         let store = StoreThread::start(secured(&server, &authority, mutual));
-        let port = store.resp.unwrap();
+        let port = store.port.unwrap();
         let mut client = secure(port, &believed_by(&authority, mutual));
         assert_eq!(ask(&mut client, "SET k before"), "+OK\r\n");
         // Copies are called back for such a client as for any.
@@ -106,7 +106,7 @@ fn the_client_of_redis_comes_in_by_tls() {
     let store = StoreThread::start(secured(&server, &authority, true));
     let ask = |certificate: bool, words: &[&str]| {
         let mut cli = Command::new("redis-cli");
-        cli.args(["-p", &store.resp.unwrap().port().to_string(), "--tls", "--cacert"]);
+        cli.args(["-p", &store.port.unwrap().port().to_string(), "--tls", "--cacert"]);
         cli.arg(authority.path("ca.pem"));
         if certificate {
             cli.arg("--cert").arg(authority.path("client.pem"));
@@ -133,7 +133,7 @@ fn the_redis_behind_a_store_is_reached_by_tls() {
     let store = StoreThread::start(config);
     let mut packets = support::Client::to(store.address);
     packets.write(b"k", b"by a packet");
-    let mut client = Outsider::at(store.resp.unwrap());
+    let mut client = Outsider::at(store.port.unwrap());
     assert_eq!(client.command("GET k"), "$11\r\nby a packet\r\n");
     // Its connection tells of outside writes, so copies are granted.
     let mut switch = Switch::to(store.address);
@@ -176,7 +176,7 @@ fn a_redis_that_cannot_be_believed_is_told_nothing() {
     };
     for files in [believed_by(&other, true), believed_by(&authority, false)] {
         let store = StoreThread::start(config(files));
-        let said = Outsider::at(store.resp.unwrap()).command("GET k");
+        let said = Outsider::at(store.port.unwrap()).command("GET k");
         assert!(said.starts_with("-TRYAGAIN nothing was done: "), "{said}");
     }
 }
@@ -197,7 +197,7 @@ fn is_ended(mut socket: &TcpStream) -> bool {
 fn who_does_not_shake_hands_stops_nobody_and_is_sent_away() {
     let (server, authority) = (redis(), Authority::generate());
     let store = StoreThread::start(secured(&server, &authority, true));
-    let port = store.resp.unwrap();
+    let port = store.port.unwrap();
     let begun = |bytes: &[u8]| {
         let mut socket = TcpStream::connect(port).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();

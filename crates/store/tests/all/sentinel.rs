@@ -46,7 +46,7 @@ fn a_master_that_sentinels_name_is_followed_and_copies_of_the_one_before_are_cal
         resp: vec!["127.0.0.1:0".parse().unwrap()],
         ..support::loopback()
     });
-    let mut client = Outsider::at(store.resp.expect("a RESP port"));
+    let mut client = Outsider::at(store.port.expect("a RESP port"));
     assert_eq!(client.command("SET k before"), "+OK\r\n");
     assert_eq!(asked(&master, "GET k"), "$6\r\nbefore\r\n");
     let mut switch = Switch::to(store.address);

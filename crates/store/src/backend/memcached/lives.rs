@@ -3,6 +3,8 @@
 //! A value is known by its key and by the number that memcached gave it (CAS), so that nothing here
 //! is taken for the end of a value that another client has written since.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use wire::maps::HashMap;
 
 /// Lives that are remembered, at most.
@@ -16,50 +18,54 @@ struct Life {
 
 /// The ends of lives, by the names that keys have in memcached. What is forgotten, for there are
 /// too many, or with the store, lives by memcached's own clock: up to two seconds longer. Those
-/// that last longest are forgotten first.
-#[derive(Default)]
-pub(super) struct Lives {
-    of: HashMap<Box<[u8]>, Life>,
-}
+/// that last longest are forgotten first. Clones know the same lives.
+#[derive(Clone, Default)]
+pub(super) struct Lives(Arc<Mutex<HashMap<Box<[u8]>, Life>>>);
 
 impl Lives {
     /// A value with this number has a life that ends then.
-    pub fn begin(&mut self, name: &[u8], cas: u64, ends_ns: u64, now_ns: u64) {
-        if self.of.len() >= MOST {
-            self.make_room(now_ns, MOST / 2);
+    pub fn begin(&self, name: &[u8], cas: u64, ends_ns: u64, now_ns: u64) {
+        let mut lives = self.all();
+        if lives.len() >= MOST {
+            make_room(&mut lives, now_ns, MOST / 2);
         }
-        self.of.insert(name.into(), Life { cas, ends_ns });
+        lives.insert(name.into(), Life { cas, ends_ns });
     }
 
-    /// The key has no value, or one whose life does not end.
-    pub fn forget(&mut self, name: &[u8]) {
-        self.of.remove(name);
+    /// The key has no value, or one whose life does not end, or ends when memcached says.
+    pub fn forget(&self, name: &[u8]) {
+        self.all().remove(name);
     }
 
     /// What remains of a value's life, 0 if it is over; `None`: its end is not known.
     pub fn left_ns(&self, name: &[u8], cas: u64, now_ns: u64) -> Option<u64> {
-        let life = self.of.get(name).filter(|life| life.cas == cas)?;
+        let life = self.all().get(name).copied().filter(|life| life.cas == cas)?;
         Some(life.ends_ns.saturating_sub(now_ns))
     }
 
     /// The number of a key's value whose life is over; it is forgotten.
-    pub fn take_ended(&mut self, name: &[u8], now_ns: u64) -> Option<u64> {
-        let cas = self.of.get(name).filter(|life| life.ends_ns <= now_ns)?.cas;
-        self.of.remove(name);
+    pub fn take_ended(&self, name: &[u8], now_ns: u64) -> Option<u64> {
+        let mut lives = self.all();
+        let cas = lives.get(name).filter(|life| life.ends_ns <= now_ns)?.cas;
+        lives.remove(name);
         Some(cas)
     }
 
-    /// Forgets what memcached has forgotten by now as well, and so many lives are left at most.
-    fn make_room(&mut self, now_ns: u64, most: usize) {
-        /// memcached's clock is behind by so much at most.
-        const BEHIND_NS: u64 = 3_000_000_000;
-        self.of.retain(|_, life| life.ends_ns + BEHIND_NS > now_ns);
-        if self.of.len() > most {
-            let mut ends: Vec<u64> = self.of.values().map(|life| life.ends_ns).collect();
-            let (_, last, _) = ends.select_nth_unstable(most);
-            let last = *last;
-            self.of.retain(|_, life| life.ends_ns < last);
-        }
+    fn all(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Life>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Forgets what memcached has forgotten by now as well, and so many lives are left at most.
+fn make_room(lives: &mut HashMap<Box<[u8]>, Life>, now_ns: u64, most: usize) {
+    /// memcached's clock is behind by so much at most.
+    const BEHIND_NS: u64 = 3_000_000_000;
+    lives.retain(|_, life| life.ends_ns + BEHIND_NS > now_ns);
+    if lives.len() > most {
+        let mut ends: Vec<u64> = lives.values().map(|life| life.ends_ns).collect();
+        let (_, last, _) = ends.select_nth_unstable(most);
+        let last = *last;
+        lives.retain(|_, life| life.ends_ns < last);
     }
 }
 
@@ -69,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_life_is_its_values_and_ends_on_time() {
-        let mut lives = Lives::default();
+        let lives = Lives::default();
         lives.begin(b"k", 7, 100, 0);
         assert_eq!(lives.left_ns(b"k", 7, 30), Some(70));
         assert_eq!(lives.left_ns(b"k", 8, 30), None, "another value");
@@ -86,11 +92,11 @@ mod tests {
     #[test]
     fn what_is_long_over_and_what_lasts_longest_is_forgotten() {
         const S: u64 = 1_000_000_000;
-        let mut lives = Lives::default();
+        let lives = Lives::default();
         for n in 0..100u64 {
             lives.begin(&n.to_be_bytes(), 1, n * S, 0);
         }
-        lives.make_room(10 * S, 50);
+        make_room(&mut lives.all(), 10 * S, 50);
         let ends: Vec<u64> =
             (0..100u64).filter(|n| lives.left_ns(&n.to_be_bytes(), 1, 10 * S).is_some()).collect();
         assert_eq!(ends, (8..58).collect::<Vec<u64>>());

@@ -37,7 +37,7 @@ fn config(server: &Process) -> Config {
 
 /// A client of a store's RESP port.
 fn client(store: &StoreThread) -> Outsider {
-    Outsider::at(store.resp.expect("a RESP port"))
+    Outsider::at(store.port.expect("a RESP port"))
 }
 
 #[test]
@@ -203,7 +203,7 @@ impl Pair {
         let before = self.state();
         let mut has_copy = true;
         let (mut by_store, mut alone) =
-            (Whole::at(self.store.resp.unwrap()), Whole::of(&self.alone));
+            (Whole::at(self.store.port.unwrap()), Whole::of(&self.alone));
         for line in row.split(" ; ") {
             let switch = &mut self.switch;
             let answer = by_store.command(line, || gives_up(switch, &mut has_copy));
@@ -233,7 +233,7 @@ impl Pair {
     /// Both have what stands in [`BEFORE`], and nobody a copy.
     fn reset(&mut self) {
         let mut has_copy = true;
-        let mut client = Whole::at(self.store.resp.unwrap());
+        let mut client = Whole::at(self.store.port.unwrap());
         let switch = &mut self.switch;
         client.command("FLUSHALL", || gives_up(switch, &mut has_copy));
         for mut server in [Whole::of(&self.behind), Whole::of(&self.alone)] {
@@ -337,7 +337,7 @@ fn a_store_that_holds_too_little_is_found_out() {
         pair.reset();
         assert_eq!(pair.switch.copy(b"k"), b"5");
         let before = pair.state();
-        let mut client = Whole::at(pair.store.resp.unwrap());
+        let mut client = Whole::at(pair.store.port.unwrap());
         for line in lines {
             client.command(line, || {});
         }
@@ -366,7 +366,7 @@ fn is_held_until_answered(mutant: Option<Mutant>, client_stays: bool) -> bool {
     if !client_stays {
         drop(client);
         // The store knows: what comes later on its socket finds it gone.
-        let mut other = Outsider::at(pair.store.resp.unwrap());
+        let mut other = Outsider::at(pair.store.port.unwrap());
         other.command("PING");
         other.command("PING");
     }
@@ -398,7 +398,7 @@ fn a_key_is_held_until_its_command_is_answered_whether_its_client_stays_or_not()
 fn a_value_of_many_megabytes_passes_both_ways() {
     let server = redis();
     let store = StoreThread::start(config(&server));
-    let mut client = Whole::at(store.resp.unwrap());
+    let mut client = Whole::at(store.port.unwrap());
     let value = vec![b'v'; 9 << 20];
     let mut command = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len()).into_bytes();
     command.extend_from_slice(&value);
@@ -413,9 +413,9 @@ fn a_value_of_many_megabytes_passes_both_ways() {
 fn a_client_that_does_not_read_keeps_no_key_from_others() {
     let server = redis();
     let store = StoreThread::start(config(&server));
-    let mut other = Whole::at(store.resp.unwrap());
+    let mut other = Whole::at(store.port.unwrap());
     other.command("SETRANGE big 4000000 x", || {});
-    let mut deaf = TcpStream::connect(store.resp.unwrap()).unwrap();
+    let mut deaf = TcpStream::connect(store.port.unwrap()).unwrap();
     // More than sockets have room for, and more than is kept for a client.
     deaf.write_all("SET k v\r\nGET big\r\nGET big\r\nSET k w\r\n".repeat(20).as_bytes()).unwrap();
     let answer = other.command("SET k last", || {});
@@ -428,7 +428,7 @@ fn when_redis_ends_a_connection_its_keys_are_free_again() {
     let store = StoreThread::start(config(&server));
     let mut outsider = Outsider::of(&server);
     outsider.command("CLIENT PAUSE 100000 WRITE");
-    let mut client = Whole::at(store.resp.unwrap());
+    let mut client = Whole::at(store.port.unwrap());
     client.0.write_all(b"SET k v\r\n").unwrap();
     let deadline = Instant::now() + PATIENCE;
     while !outsider.command("INFO clients").contains("blocked_clients:1") {
@@ -437,7 +437,7 @@ fn when_redis_ends_a_connection_its_keys_are_free_again() {
     outsider.command("CLIENT KILL TYPE normal SKIPME yes");
     outsider.command("CLIENT UNPAUSE");
     // The command was never carried out; the lease of a minute is not waited for.
-    let mut next = Whole::at(store.resp.unwrap());
+    let mut next = Whole::at(store.port.unwrap());
     assert_eq!(next.command("SET k w", || {}), b"+OK\r\n");
     let told = client.answer("SET", || {});
     assert!(told.starts_with(b"-ERR outcome unknown: the Redis at "), "{}", told.escape_ascii());
@@ -451,7 +451,7 @@ fn a_user_whom_redis_sends_away_has_to_come_back_by_itself() {
     let mut outsider = Outsider::of(&server);
     outsider.command("ACL SETUSER someone on nopass ~* +@all");
     for login in ["AUTH someone x", "HELLO 3 AUTH someone x"] {
-        let mut client = Whole::at(store.resp.unwrap());
+        let mut client = Whole::at(store.port.unwrap());
         client.command(login, || {});
         assert_eq!(client.command("SET k v", || {}), b"+OK\r\n");
         assert_eq!(outsider.command("CLIENT KILL USER someone"), ":1\r\n");
@@ -464,7 +464,7 @@ fn a_user_whom_redis_sends_away_has_to_come_back_by_itself() {
 fn a_user_whose_redis_was_started_again_is_a_user_of_the_new_one() {
     let server = redis();
     let store = StoreThread::start(config(&server));
-    let mut client = Whole::at(store.resp.unwrap());
+    let mut client = Whole::at(store.port.unwrap());
     client.command("HELLO 3 AUTH default x", || {});
     assert_eq!(client.command("SET k v", || {}), b"+OK\r\n");
     let server = start_at(server.stop(), redis_command);

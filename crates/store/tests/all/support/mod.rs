@@ -19,8 +19,8 @@ pub const PATIENCE: Duration = Duration::from_secs(90);
 /// A store that runs in a thread of its own until it is dropped.
 pub struct StoreThread {
     pub address: SocketAddr,
-    /// Of its RESP port, if it has one.
-    pub resp: Option<SocketAddr>,
+    /// Of its RESP port or its memcached port, if it has one.
+    pub port: Option<SocketAddr>,
     handle: Handle,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<anyhow::Result<()>>>,
@@ -68,16 +68,16 @@ impl StoreThread {
                     Ok(Some(Pace::new(rate).admission()))
                 });
                 let server = server.await?;
-                let resp = server.resp_addresses().first().copied();
-                tell_address.send((server.local_address()?, resp, server.handle()))?;
+                let port = server.port_addresses().first().copied();
+                tell_address.send((server.local_address()?, port, server.handle()))?;
                 server.run(async { drop(stopped.await) }).await
             })
         });
-        let Ok((address, resp, handle)) = address.recv() else {
+        let Ok((address, port, handle)) = address.recv() else {
             let thread = thread.expect("a thread");
             panic!("the store does not start: {:?}", thread.join().expect("no panic"));
         };
-        StoreThread { address, resp, handle, stop: Some(stop), thread: thread.ok() }
+        StoreThread { address, port, handle, stop: Some(stop), thread: thread.ok() }
     }
 
     /// What changes it while it runs, and speaks to what runs in it.
