@@ -4,6 +4,7 @@
 mod backends;
 mod eviction;
 mod halves;
+mod memcached_port;
 mod names;
 mod outside;
 mod pace;
