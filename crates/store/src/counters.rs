@@ -28,7 +28,7 @@ pub struct Counters {
     /// What others did in the backend.
     #[serde(flatten)]
     pub outside: OutsideCounters,
-    /// Commands of Redis that had keys for themselves.
+    /// Commands of Redis or memcached that had keys for themselves.
     #[serde(flatten)]
     pub holds: HoldCounters,
     /// Copies at the clients' side.
@@ -270,12 +270,13 @@ pub struct HolderCounters {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HoldCounters {
-    /// Holds: of the keys of one command by the RESP port, or of several that came together.
+    /// Holds: of the keys of one command by the RESP port or the memcached port, or of several that
+    /// came together.
     pub holds: u64,
     /// Of these, holds of everything, for which every copy was called back.
     pub holds_of_everything: u64,
-    /// Holds whose command may have taken place or not when their connection to Redis was lost:
-    /// they went on for a lease.
+    /// Holds whose command may have taken place or not when their connection to Redis or memcached
+    /// was lost: they went on for a lease.
     pub holds_unknown: u64,
 }
 

@@ -401,6 +401,12 @@ impl Engine {
         holds::key_of(&self.facts, name).map(|(id, _)| id)
     }
 
+    /// Whether the key that has this name in the backend is another store's.
+    pub fn is_elsewhere(&self, name: &[u8]) -> bool {
+        let key = self.key_named(name);
+        key.is_some_and(|(tenant, hash)| !self.facts.is_home_of(tenant, hash))
+    }
+
     /// The holds that have been had since the last time this was asked.
     pub fn take_held(&mut self) -> Vec<HoldId> {
         self.holds.take_ready()

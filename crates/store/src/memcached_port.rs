@@ -47,7 +47,8 @@ impl FromStr for MemcachedAddress {
         if !address.ip().is_loopback() {
             return Err(format!(
                 "memcached port {text}: whoever reaches it reaches the memcached behind it, in the clear and without a \
-                 password: expected an address of the loopback, or unix:PATH; run a store on the client's machine"
+                 password: expected an address of the loopback, or unix:PATH; clients elsewhere come by a tunnel that \
+                 ends on this machine"
             ));
         }
         Ok(MemcachedAddress::Tcp(address))
@@ -124,7 +125,7 @@ mod tests {
         assert_eq!("[::1]:0".parse(), Ok(tcp("[::1]:0")));
         assert_eq!("unix:/run/s".parse(), Ok(MemcachedAddress::Unix("/run/s".into())));
         let beyond = "10.0.0.1:11211".parse::<MemcachedAddress>().unwrap_err();
-        assert!(beyond.contains("run a store on the client's machine"), "{beyond}");
+        assert!(beyond.contains("a tunnel that ends on this machine"), "{beyond}");
         for wrong in ["0.0.0.0:11211", "memcached://127.0.0.1:11211", "11211", "unix:", ""] {
             assert!(wrong.parse::<MemcachedAddress>().is_err(), "{wrong}");
         }

@@ -7,6 +7,6 @@ mod holding;
 mod listener;
 mod outlet;
 
-pub(crate) use holding::{Hold, HoldMessage, Holder};
+pub(crate) use holding::{Had, Hold, HoldMessage, HoldQuestion, Holder};
 pub(crate) use listener::{ClientTaker, Listener};
 pub(crate) use outlet::{Outlet, shrink};

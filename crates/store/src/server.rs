@@ -29,7 +29,7 @@ use crate::{
     journal::{FileJournal, Journal},
     memcached_port::MemcachedPort,
     net::{Endpoint, Outbox},
-    ports::{Hold, HoldMessage, Holder},
+    ports::{Had, HoldMessage, HoldQuestion, Holder},
     reports::{Report, Reports},
     resp_port::RespPort,
     status::BackendTroubleStatus,
@@ -64,10 +64,10 @@ pub struct Server {
     /// Where clients of Redis or memcached are taken; none once it is served.
     port: Option<Port>,
     port_addresses: Vec<SocketAddr>,
-    /// From connections of that port.
+    /// From connections of the port.
     holds: UnboundedReceiver<HoldMessage>,
     /// Who waits for holds that were asked for.
-    waiting: HashMap<HoldId, (oneshot::Sender<Hold>, Holder)>,
+    waiting: HashMap<HoldId, (oneshot::Sender<Had>, Holder)>,
     newest_hold: HoldId,
     /// CLOCK_BOOTTIME when the engine's clock was at 0.
     began_ns: u64,
@@ -401,18 +401,26 @@ impl Server {
         let mut next = Some(first);
         while let Some(message) = next {
             match message {
-                HoldMessage::Ask(wanted, ready, holder) => {
-                    self.newest_hold += 1;
-                    let (id, now_ns) = (self.newest_hold, self.now_ns());
-                    self.waiting.insert(id, (ready, holder));
-                    self.engine.hold(id, wanted, now_ns, &mut self.outbox);
-                    self.give_holds();
-                }
+                HoldMessage::Ask(question) => self.ask_hold(question),
                 end @ HoldMessage::End(..) => self.end_hold(end),
             }
             next = self.holds.try_recv().ok();
         }
         self.flush();
+    }
+
+    /// A hold is asked for.
+    fn ask_hold(&mut self, question: HoldQuestion) {
+        let HoldQuestion { wanted, at_home, ready, holder } = question;
+        let elsewhere = |name: &&Vec<u8>| at_home && self.engine.is_elsewhere(name);
+        if let Some(name) = wanted.names.iter().find(elsewhere) {
+            return drop(ready.send(Err(name.clone())));
+        }
+        self.newest_hold += 1;
+        let (id, now_ns) = (self.newest_hold, self.now_ns());
+        self.waiting.insert(id, (ready, holder));
+        self.engine.hold(id, wanted, now_ns, &mut self.outbox);
+        self.give_holds();
     }
 
     /// A hold is over; one that is asked for is not given.
@@ -425,11 +433,11 @@ impl Server {
     }
 
     /// Gives the holds that are had to who asked for them. Who does not want one any more gives it
-    /// back by that ([`Hold`]).
+    /// back by that ([`crate::ports::Hold`]).
     fn give_holds(&mut self) {
         for id in self.engine.take_held() {
             if let Some((ready, holder)) = self.waiting.remove(&id) {
-                drop(ready.send(holder.had(id)));
+                drop(ready.send(Ok(holder.had(id))));
             }
         }
     }

@@ -18,8 +18,8 @@ use commands::{
     secrets,
 };
 use store::{
-    BackendConfig, BackendState, BackendTroubleStatus, Config, OutsideWrites, OutsideWritesStatus,
-    RespAddress,
+    BackendConfig, BackendState, BackendTroubleStatus, Config, MemcachedAddress, OutsideWrites,
+    OutsideWritesStatus, RespAddress,
     backend::{Admission, Backend},
 };
 
@@ -38,6 +38,7 @@ use super::{
     after_help = "Examples:\n  \
         shortstop store --listen 127.0.0.1:7117 --status-socket /run/shortstop/store.sock\n  \
         shortstop store --listen 10.0.2.1:7117 --cluster cluster.toml --backend redis://127.0.0.1:6379\n  \
+        shortstop store --listen 10.0.2.1:7117 --cluster cluster.toml --backend memcached://127.0.0.1:11211 --memcached 127.0.0.1:11311\n  \
         shortstop store status"
 )]
 pub struct Args {
@@ -110,6 +111,12 @@ pub struct Serve {
     /// Needs a Redis as the backend, which decides who may what. Several, separated by commas.
     #[arg(long, value_name = "[rediss://]ADDR:PORT|unix:PATH", value_delimiter = ',')]
     resp: Vec<RespAddress>,
+    /// Speak memcached's own protocol here (text and meta commands, over TCP) to clients that need
+    /// not know of copies: a port of the loopback, or a Unix socket. Needs a memcached as the
+    /// backend. What is written here is answered when no switch serves the old value any more.
+    /// Several, separated by commas.
+    #[arg(long, value_name = "ADDR:PORT|unix:PATH", value_delimiter = ',')]
+    memcached: Vec<MemcachedAddress>,
     #[command(flatten)]
     shown: ServerCertificate,
     #[command(flatten)]
@@ -174,11 +181,12 @@ pub fn serve(
     config.parts_limit = usize::try_from(options.parts_limit)?;
     config.replica_memory = usize::try_from(options.replica_memory)?;
     config.status_socket = options.status_socket;
-    if !options.resp.is_empty() {
-        // Each client of that port takes two: its own, and one to Redis.
+    if !options.resp.is_empty() || !options.memcached.is_empty() {
+        // Each client of such a port takes two: its own, and one to the server behind.
         open_files::raise();
     }
     config.resp = options.resp;
+    config.memcached = options.memcached;
     config.tls = options.shown.files();
     config.backend_tls = options.believed.files();
     config.state = options.state;

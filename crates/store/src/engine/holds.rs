@@ -1,5 +1,5 @@
-//! Holds: a command of Redis that the store does not carry out itself has its keys for itself while
-//! it is carried out, as a write has (rules 3 and 4).
+//! Holds: a command of Redis or memcached, which the store does not carry out itself, has its keys
+//! for itself while it is carried out, as a write has (rules 3 and 4).
 //!
 //! A hold takes its turn at each of its keys where writes take theirs: the copies are called back,
 //! nothing is granted, and what is written of the key waits. It takes its keys one after the other

@@ -136,9 +136,13 @@ impl Connection {
             return self.exchanges(link, batch, None, writes).await;
         }
         self.link = Some(link);
-        let had = self.state.holder.ask(std::mem::take(&mut batch.wanted));
-        // The store ends.
-        let Ok(mut hold) = self.output.while_sending(writes, had).await else { return Fate::Ends };
+        let had = self.state.holder.ask_at_home(std::mem::take(&mut batch.wanted));
+        let mut hold = match self.output.while_sending(writes, had).await {
+            Ok(Ok(hold)) => hold,
+            Ok(Err(name)) => return self.refuses(&batch, &anothers(&name)),
+            // The store ends.
+            Err(_) => return Fate::Ends,
+        };
         let link = match self.reaches(writes).await {
             Ok(link) => link,
             Err(why) => {
@@ -207,7 +211,7 @@ impl Connection {
                 }
             }
             if is_held {
-                self.output.is_not_waited_for();
+                self.output.sends_deaf_away();
             }
         }
         if batch.has_no_op {
@@ -235,6 +239,15 @@ impl Connection {
             self.output.give(line.as_bytes());
         }
     }
+}
+
+/// Why a key of this name is not written here: its copies are of another store's value, whose
+/// backend this client's other commands do not reach.
+fn anothers(name: &[u8]) -> String {
+    format!(
+        "the key {} is another store's, by the cluster file; clients have to choose servers by its scheme",
+        name.escape_ascii()
+    )
 }
 
 /// Whether a connection on which nothing goes on is one still.

@@ -46,7 +46,7 @@ impl Output {
 
     /// A hold waits for answers, whether the client reads them or not: one that leaves too many
     /// unread is sent away.
-    pub fn is_not_waited_for(&mut self) {
+    pub fn sends_deaf_away(&mut self) {
         if self.outlet.waits.len() > HELD_OUTPUT_BYTES {
             self.leaves();
         }

@@ -5,11 +5,27 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::{HoldEnd, HoldId, HoldRequest};
 
+/// A hold that is had; or a key because of which nobody has it, for it is another store's.
+pub(crate) type Had = Result<Hold, Vec<u8>>;
+
+/// What is asked of the store's loop.
+#[derive(Debug)]
+pub(crate) struct HoldQuestion {
+    /// What a command is to have for itself.
+    pub wanted: HoldRequest,
+    /// All of it has to be this store's.
+    pub at_home: bool,
+    /// Where the hold goes when it is had.
+    pub ready: oneshot::Sender<Had>,
+    /// Whoever has it ends it by this way.
+    pub holder: Holder,
+}
+
 /// What a connection says to the store's loop.
 #[derive(Debug)]
 pub(crate) enum HoldMessage {
     /// A command is to have keys for itself.
-    Ask(HoldRequest, oneshot::Sender<Hold>, Holder),
+    Ask(HoldQuestion),
     /// It needs them no more.
     End(HoldId, HoldEnd),
 }
@@ -27,9 +43,19 @@ impl Holder {
 
     /// Asks for a hold, which comes when it is had; it does not if the store ends before. Who gives
     /// up waiting gives the hold up.
-    pub fn ask(&self, wanted: HoldRequest) -> oneshot::Receiver<Hold> {
+    pub fn ask(&self, wanted: HoldRequest) -> oneshot::Receiver<Had> {
+        self.question(wanted, false)
+    }
+
+    /// Likewise, of keys that are all this store's: else it is refused.
+    pub fn ask_at_home(&self, wanted: HoldRequest) -> oneshot::Receiver<Had> {
+        self.question(wanted, true)
+    }
+
+    fn question(&self, wanted: HoldRequest, at_home: bool) -> oneshot::Receiver<Had> {
         let (ready, had) = oneshot::channel();
-        let _ = self.0.send(HoldMessage::Ask(wanted, ready, self.clone()));
+        let question = HoldQuestion { wanted, at_home, ready, holder: self.clone() };
+        let _ = self.0.send(HoldMessage::Ask(question));
         had
     }
 

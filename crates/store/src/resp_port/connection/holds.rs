@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::{
     backend::redis::{Session, Upstream},
     engine::HoldRequest,
-    ports::{Hold, Holder},
+    ports::{Had, Hold, Holder},
 };
 
 /// Commands and bytes that share a hold.
@@ -63,13 +63,13 @@ impl HoldBatch {
 pub(super) struct HeldCommands {
     pub bytes: BytesMut,
     pub count: usize,
-    had: oneshot::Receiver<Hold>,
+    had: oneshot::Receiver<Had>,
 }
 
 /// The hold that commands wait for, when it is had; `None` if it never is.
 pub(super) async fn had(waits: &mut Option<HeldCommands>) -> Option<Hold> {
     match waits {
-        Some(waits) => (&mut waits.had).await.ok(),
+        Some(waits) => (&mut waits.had).await.ok()?.ok(),
         None => std::future::pending().await,
     }
 }

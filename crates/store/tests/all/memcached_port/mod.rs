@@ -373,6 +373,46 @@ fn flags_of_clients_are_theirs_alone() {
     assert_eq!(client.ask("get k\r\n"), "VALUE k 0 1\r\nw\r\nEND\r\n");
 }
 
+/// With another store for half of the keys.
+#[test]
+fn a_key_of_another_store_is_not_written_and_that_is_said() {
+    let server = memcached();
+    let mut config = config(server.port);
+    let own = "127.0.0.1:7117".parse().unwrap();
+    let mut cluster = wire::Cluster::single(own, 2).with_lease_ms(60_000);
+    cluster.stores = vec![
+        wire::Store { address: own, first: 0, last: 0, rack: 0, resp: None },
+        wire::Store {
+            address: "127.0.0.1:7118".parse().unwrap(),
+            first: 1,
+            last: 1,
+            rack: 0,
+            resp: None,
+        },
+    ];
+    (config.cluster, config.identity) = (cluster, Some(own));
+    let store = StoreThread::start(config);
+    let mut client = Client::by(&store);
+    let (mut stored, mut refused) = (0, 0);
+    for n in 0..32 {
+        let said = client.ask(format!("set k{n} 0 0 1\r\nv\r\nget k{n}\r\n"));
+        let value = format!("VALUE k{n} 0 1\r\nv\r\nEND\r\n");
+        match said.strip_prefix("STORED\r\n") {
+            Some(rest) => {
+                assert_eq!(rest, value);
+                stored += 1;
+            }
+            None => {
+                let why = format!("SERVER_ERROR nothing was done: the key k{n} is another store's");
+                assert!(said.starts_with(&why), "{said}");
+                assert_eq!(client.ask(format!("get k{n}\r\n")), "END\r\n");
+                refused += 1;
+            }
+        }
+    }
+    assert!(stored > 0 && refused > 0, "{stored} of this store's keys, {refused} of the other's");
+}
+
 #[test]
 fn a_port_is_for_the_protocol_of_the_server_behind_the_store() {
     let wrong = Config { backend: "embedded".parse().unwrap(), ..config(1) };
