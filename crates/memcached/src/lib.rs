@@ -8,8 +8,8 @@
 //! **What is not understood does not go on.** Where a command ends, two readers must agree: a block
 //! that is a value to one and commands to the other would be commands that nobody has looked at. So
 //! the parser has an answer of its own, in memcached's words, for each line before a block that it
-//! does not take as a whole, and for what it does not know. A line without a block is a line to both,
-//! and memcached judges what it says.
+//! does not take as a whole, and for what it does not know. A line without a block is a line to
+//! both, and memcached judges what it says.
 
 mod class;
 mod meta;

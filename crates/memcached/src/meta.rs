@@ -25,8 +25,8 @@ const FLAGS: usize = 16;
 const OPAQUE_BYTES: usize = 32;
 /// Longest block that memcached can be told of.
 const BLOCK_BYTES: u64 = i32::MAX as u64 - 2;
-/// Flags of `mg` that change nothing. The others make an item (N), have it live for another time (T),
-/// mark it (R), or are not known.
+/// Flags of `mg` that change nothing. The others make an item (N), have it live for another time
+/// (T), mark it (R), or are not known.
 const READING: &[u8] = b"bcfhklOqstv";
 
 /// Keys as memcached decodes them: bits behind the last byte do not matter to it.
@@ -88,8 +88,8 @@ fn set<'a>(word: &'a [u8], mut flags: impl Iterator<Item = &'a [u8]> + Clone) ->
     Line::Block(Request { may_touch: true, ..Request::write(vec![key]) }, len)
 }
 
-/// What is wrong with the flags of a command with a block. What is not known is wrong: nobody can say
-/// whether memcached would take the block then.
+/// What is wrong with the flags of a command with a block. What is not known is wrong: nobody can
+/// say whether memcached would take the block then.
 fn wrong_in<'a>(flags: impl Iterator<Item = &'a [u8]> + Clone) -> Option<&'static str> {
     if flags.clone().count() > FLAGS {
         return Some(TOO_MANY);

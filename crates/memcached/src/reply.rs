@@ -1,8 +1,8 @@
 //! Answers: where those to a batch of commands end.
 //!
-//! An answer is lines, and blocks whose length the line before them says (`VALUE`, `VA`). Which line
-//! answers which command nobody needs to know: quiet commands are answered by nothing, or by an
-//! error after all. Behind a batch goes a meta no-op instead, which memcached answers when
+//! An answer is lines, and blocks whose length the line before them says (`VALUE`, `VA`). Which
+//! line answers which command nobody needs to know: quiet commands are answered by nothing, or by
+//! an error after all. Behind a batch goes a meta no-op instead, which memcached answers when
 //! everything before it has been carried out, and by a line that answers nothing else.
 
 /// What goes behind a batch.

@@ -39,8 +39,8 @@ pub struct Request<'a> {
     pub class: Class,
     /// The names of the keys that it may change, as memcached has them: decoded, and in any order.
     pub changed: Vec<Cow<'a, [u8]>>,
-    /// It may leave a value as it is, with the number that memcached gave it (CAS), and change until
-    /// when it lives.
+    /// It may leave a value as it is, with the number that memcached gave it (CAS), and change
+    /// until when it lives.
     pub may_touch: bool,
     /// The client wants no answer (`noreply`), not even that it was refused.
     pub is_silent: bool,
@@ -139,8 +139,8 @@ impl RequestParser {
         front
     }
 
-    /// Bytes that the command at the front takes at the least, as far as is known: whoever reads may
-    /// make room for them at once.
+    /// Bytes that the command at the front takes at the least, as far as is known: whoever reads
+    /// may make room for them at once.
     pub fn wanted(&self) -> usize {
         self.wanted.max(self.searched)
     }

@@ -103,7 +103,8 @@ const COMMANDS: &[Row] = &[
     (b"ms AAEC 0 b I\r\n\r\n", Class::Write, &[b"\0\x01\x02"]),
 ];
 
-/// What memcached 1.6.18 answers to the same, and how it goes on; a line that begins with `~` is ours.
+/// What memcached 1.6.18 answers to the same, and how it goes on; a line that begins with `~` is
+/// ours.
 const REFUSED: &[(&[u8], &[&str])] = &[
     (b"\r\n", &["ERROR"]),
     (b" \n", &["ERROR"]),

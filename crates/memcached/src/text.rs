@@ -116,8 +116,8 @@ fn flush<'a>(mut words: impl Iterator<Item = &'a [u8]>, count: usize, is_silent:
     }
 }
 
-/// stats [WHAT ...]. Two kinds show names as they are, which may hold the end of a line: nobody could
-/// tell then where an answer ends.
+/// stats [WHAT ...]. Two kinds show names as they are, which may hold the end of a line: nobody
+/// could tell then where an answer ends.
 fn stats<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Line<'a> {
     match (words.next(), words.next()) {
         (Some(b"cachedump"), _) | (Some(b"detail"), Some(b"dump")) => Line::refused(DUMP),

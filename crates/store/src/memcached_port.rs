@@ -1,5 +1,5 @@
-//! The memcached port: memcached's own protocol for clients that know nothing of copies, and no copy
-//! is old because of what they write.
+//! The memcached port: memcached's own protocol for clients that know nothing of copies, and no
+//! copy is old because of what they write.
 //!
 //! The store only reads what comes as far as it has to: where a command ends, and which keys it may
 //! change. memcached carries it out, on a connection that is the client's alone, and answers as it

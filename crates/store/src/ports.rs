@@ -1,6 +1,6 @@
-//! What the store's ports have in common, at which it speaks another server's protocol: sockets that
-//! take clients, what is sent to an end of a connection, and the way to the store's loop, which has
-//! keys held.
+//! What the store's ports have in common, at which it speaks another server's protocol: sockets
+//! that take clients, what is sent to an end of a connection, and the way to the store's loop,
+//! which has keys held.
 
 mod handshakes;
 mod holding;

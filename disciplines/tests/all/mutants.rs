@@ -144,8 +144,9 @@ impl Mutant {
                 Some("`crates/store/src/coherence/tests.rs`")
             }
             Mutant::Store(InStore::WaitTimesOut) => Some("`disciplines/tests/all/waits.rs`"),
+            Mutant::Store(InStore::ExecKeyForgotten) => Some("`crates/store/tests/all/resp_port`"),
             Mutant::Store(mutant) if mutant.is_of_holds() => {
-                Some("`crates/store/tests/all/resp_port`")
+                Some("`crates/store/tests/all/resp_port`, `crates/store/tests/all/memcached_port`")
             }
             _ => None,
         };

@@ -3,10 +3,11 @@
 use bytes::BytesMut;
 use memcached::{Class, Request};
 
-use super::input::NO_OP;
 use crate::engine::HoldRequest;
 use holder::mutants::{Mutant, mutant};
 
+/// The answer to a no-op, when everything before it is answered.
+pub(super) const NO_OP: &str = "MN\r\n";
 /// Commands and bytes that go together.
 const COMMANDS: usize = 256;
 const BYTES: usize = 256 << 10;

@@ -1,11 +1,12 @@
-//! One client of the memcached port, with a connection to memcached of its own. Batch by batch: what
-//! it has sent is carried out, under a hold if it may change something, and answered, before more of
-//! it is looked at.
+//! One client of the memcached port, with a connection to memcached of its own. Batch by batch:
+//! what it has sent is carried out, under a hold if it may change something, and answered, before
+//! more of it is looked at.
 //!
 //! A hold ends when memcached has answered the no-op behind its batch, for quiet commands have no
 //! answer of their own. A memcached that answers late is waited for, and its keys stay held, though
-//! the client is told and sent away: nobody can have memcached end a connection and say so. Where the
-//! connection is lost, what was sent on it may take place still, and the hold goes on for a lease.
+//! the client is told and sent away: nobody can have memcached end a connection and say so. Where
+//! the connection is lost, what was sent on it may take place still, and the hold goes on for a
+//! lease.
 //!
 //! What a client can make grow: bytes that it has sent, and answers that it does not read; `input`
 //! and `output` have the bounds.
@@ -21,9 +22,9 @@ use tokio::{
 
 use super::{
     PortState,
-    batch::Batch,
+    batch::{Batch, NO_OP},
     exchange::Exchange,
-    input::{Input, NO_OP, Next},
+    input::{Input, Next},
     output::Output,
 };
 use crate::ports::Hold;

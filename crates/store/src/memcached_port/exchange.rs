@@ -1,5 +1,5 @@
-//! A batch on a connection to memcached: what is still to be sent of it, and how far its answers have
-//! come.
+//! A batch on a connection to memcached: what is still to be sent of it, and how far its answers
+//! have come.
 
 use bytes::{Buf, BytesMut, buf::Chain};
 use memcached::{ReplyScanner, TERMINATOR};
@@ -88,8 +88,8 @@ impl Exchange {
         }
     }
 
-    /// Has everything answered, which nobody wants to know any more, however long that takes. False:
-    /// the connection has ended before.
+    /// Has everything answered, which nobody wants to know any more, however long that takes.
+    /// False: the connection has ended before.
     pub async fn ends(&mut self) -> bool {
         while !self.is_over {
             if self.moves(true).await.is_err() || self.take(|_| {}).is_err() {

@@ -3,13 +3,11 @@
 use bytes::{Buf, BytesMut};
 use memcached::{Front, Limits, Refusal, RequestParser};
 
-use super::batch::Batch;
+use super::batch::{Batch, NO_OP};
 use crate::ports::shrink;
 
 /// Bytes of commands that are taken from a client before earlier ones have been carried out.
 const INPUT_BYTES: usize = 64 << 10;
-/// The answer to a no-op, when everything before it is answered.
-pub(super) const NO_OP: &str = "MN\r\n";
 /// Room for one read.
 const READ_BYTES: usize = 16 << 10;
 
@@ -92,5 +90,66 @@ impl Input {
     /// Room for the next read.
     pub fn reserve(&mut self) {
         self.bytes.reserve(READ_BYTES);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is to be done for a client that sends this, one after the other: a batch as its bytes,
+    /// with `*` before them if it needs a hold and `MN` behind them if a no-op stands there.
+    fn done(bytes: &str) -> Vec<String> {
+        let (mut input, mut all) = (Input::default(), vec![]);
+        input.bytes.extend_from_slice(bytes.as_bytes());
+        loop {
+            all.push(match input.next() {
+                Next::Nothing => return all,
+                Next::Batch(batch) => {
+                    let held = if batch.needs_hold() { "*" } else { "" };
+                    let no_op = if batch.has_no_op { "MN" } else { "" };
+                    format!("{held}{}{no_op}", batch.bytes.escape_ascii())
+                }
+                Next::Answer(answer) => format!("={}", answer.trim_end()),
+                Next::Close(answer) => format!("!{}", answer.trim_end()),
+            });
+        }
+    }
+
+    #[test]
+    fn what_waits_for_nobody_goes_before_what_does() {
+        let rows: [(&str, &[&str]); 7] = [
+            ("get a\nget b\nge", &["get a\\nget b\\n"]),
+            ("get a\ntouch k 1\nget b\n", &["get a\\n", "*touch k 1\\nget b\\n"]),
+            ("mn\nmg a\nmn\nmg b\n", &["=MN", "mg a\\nMN", "mg b\\n"]),
+            ("touch k 1\nflush_all\nget k\n", &["*touch k 1\\nflush_all\\n", "get k\\n"]),
+            ("get a\nwrong\nget b\nquit\n", &["get a\\n", "=ERROR", "get b\\n", "!"]),
+            ("md a q\nms k 1 y\nv\r\nmn\n", &["*md a q\\n", "=CLIENT_ERROR invalid flag", "=MN"]),
+            ("set k 0 0 x noreply\nget a\n", &["=", "get a\\n"]),
+        ];
+        for (bytes, expected) in rows {
+            assert_eq!(done(bytes)[..expected.len()], *expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_batch_has_a_bound_and_a_long_command_is_one() {
+        let many = done(&"touch k 1\n".repeat(300));
+        assert_eq!(many.len(), 2);
+        assert_eq!(many[1].matches("touch").count(), 300 - 256);
+        let long = format!("set k 0 0 300000\r\n{}\r\n", "v".repeat(300_000));
+        assert_eq!(done(&format!("{long}{long}")).len(), 2);
+        let mut input = Input::default();
+        input.bytes.extend_from_slice(&long.as_bytes()[..200_000]);
+        assert!(matches!(input.next(), Next::Nothing) && input.has_room());
+    }
+
+    #[test]
+    fn who_has_nothing_done_is_told_so_for_each_command_that_is_answered() {
+        let mut input = Input::default();
+        input.bytes.extend_from_slice(b"touch k 1\ntouch k 1 noreply\nmd k q\nmn\n");
+        let Next::Batch(batch) = input.next() else { panic!("a batch") };
+        let line = "SERVER_ERROR nothing was done: why\r\n";
+        assert_eq!(batch.refusal("why"), [line, line, NO_OP].concat());
     }
 }

@@ -4,8 +4,8 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::ports::Outlet;
 
-/// Bytes of answers that wait for a client; more are not read from memcached, unless a hold waits for
-/// them.
+/// Bytes of answers that wait for a client; more are not read from memcached, unless a hold waits
+/// for them.
 const OUTPUT_BYTES: usize = 1 << 20;
 /// More than that a hold does not wait for: the client is sent away.
 const HELD_OUTPUT_BYTES: usize = 64 << 20;

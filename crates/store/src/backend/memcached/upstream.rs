@@ -27,8 +27,8 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    /// The one at `server` (HOST:PORT), which has so long for each answer; of whose values the store
-    /// knows these lives.
+    /// The one at `server` (HOST:PORT), which has so long for each answer; of whose values the
+    /// store knows these lives.
     pub(super) fn new(server: &str, within: Duration, lives: Lives) -> Upstream {
         Upstream { server: server.into(), within, lives }
     }
@@ -75,8 +75,8 @@ impl Upstream {
         Ok(stream)
     }
 
-    /// Until when these keys' values live is memcached's affair from now on: a command may change it
-    /// and leave the value the one that the store wrote.
+    /// Until when these keys' values live is memcached's affair from now on: a command may change
+    /// it and leave the value the one that the store wrote.
     pub fn forget_lives(&self, names: &[Vec<u8>]) {
         names.iter().for_each(|name| self.lives.forget(name));
     }

@@ -1,5 +1,5 @@
-//! The memcached port before a real memcached: any command, answered as memcached answers it, and no
-//! copy survives one that changed its key.
+//! The memcached port before a real memcached: any command, answered as memcached answers it, and
+//! no copy survives one that changed its key.
 
 mod client;
 mod gate;

@@ -1,5 +1,6 @@
-//! What is asked of the memcached port: for each command of memcached lines that are right and lines
-//! that are wrong. `k` is the key of which a switch has a copy, its value is 5; `o` is another, and
+//! What is asked of the memcached port: for each command of memcached lines that are right and
+//! lines that are wrong. `k` is the key of which a switch has a copy, its value is 5; `o` is
+//! another, and
 //! `n` is absent. A `~` in front: the answer differs from server to server, or from one time to the
 //! next.
 
