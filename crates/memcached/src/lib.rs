@@ -12,6 +12,7 @@
 //! both, and memcached judges what it says.
 
 mod class;
+mod line;
 mod meta;
 mod number;
 mod reply;
@@ -21,7 +22,6 @@ mod tests;
 mod text;
 
 pub use class::Class;
-pub use reply::{Found, ReplyError, ReplyScanner, TERMINATOR};
-pub use request::{
-    Front, KEY_BYTES, LINE_BYTES, Limits, READ_LINE_BYTES, Refusal, Request, RequestParser,
-};
+pub use line::{KEY_BYTES, Request};
+pub use reply::{Progress, ReplyError, ReplyScanner, TERMINATOR};
+pub use request::{Front, LINE_BYTES, Limits, READ_LINE_BYTES, Refusal, RequestParser};

@@ -10,8 +10,8 @@ use base64::{
 };
 
 use crate::{
+    line::{BLOCK_BYTES, KEY_BYTES, Line, Request},
     number::{signed, unsigned},
-    request::{KEY_BYTES, Line, Request},
 };
 
 const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
@@ -23,8 +23,6 @@ const TOO_MANY: &str = "CLIENT_ERROR options flags are too long";
 const FLAGS: usize = 16;
 /// Longest value of the flag that is given back as it came.
 const OPAQUE_BYTES: usize = 32;
-/// Longest block that memcached can be told of.
-const BLOCK_BYTES: u64 = i32::MAX as u64 - 2;
 /// Flags of `mg` that change nothing. The others make an item (N), have it live for another time
 /// (T), mark it (R), or are not known.
 const READING: &[u8] = b"bcfhklOqstv";

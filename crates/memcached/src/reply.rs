@@ -25,9 +25,9 @@ pub enum ReplyError {
     Length,
 }
 
-/// What was found in a piece of what memcached sent.
+/// How far a piece of what memcached sent has brought a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct Progress {
     /// So many bytes at its front are answers, or parts of them.
     pub answers: usize,
     /// So many bytes at its front have been looked at, and are not to be shown again.
@@ -54,7 +54,7 @@ impl ReplyScanner {
     ///
     /// # Errors
     /// [`ReplyError`]; nothing more can be said of this connection then.
-    pub fn scan(&mut self, piece: &[u8]) -> Result<Found, ReplyError> {
+    pub fn scan(&mut self, piece: &[u8]) -> Result<Progress, ReplyError> {
         let mut at = 0;
         loop {
             let rest = &piece[at..];
@@ -63,19 +63,19 @@ impl ReplyScanner {
                 self.block -= has;
                 at += has as usize;
                 if self.block > 0 {
-                    return Ok(Found { answers: at, taken: at, is_over: false });
+                    return Ok(Progress { answers: at, taken: at, is_over: false });
                 }
                 continue;
             }
             let Some(end) = memchr::memchr(b'\n', rest) else {
                 return match rest.len() <= LINE_BYTES {
-                    true => Ok(Found { answers: at, taken: at, is_over: false }),
+                    true => Ok(Progress { answers: at, taken: at, is_over: false }),
                     false => Err(ReplyError::Line),
                 };
             };
             let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
             if line == TERMINATED {
-                return Ok(Found { answers: at, taken: at + end + 1, is_over: true });
+                return Ok(Progress { answers: at, taken: at + end + 1, is_over: true });
             }
             self.block = block_behind(line)?;
             at += end + 1;

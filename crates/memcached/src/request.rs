@@ -3,10 +3,11 @@
 
 use std::borrow::Cow;
 
-use crate::{Class, meta, text};
+use crate::{
+    line::{Line, Request},
+    meta, text,
+};
 
-/// Longest name that a key has, and longest word that stands for one.
-pub const KEY_BYTES: usize = 250;
 /// Longest line, without the byte that ends it. memcached closes the connection on longer ones,
 /// unless they come all at once.
 pub const LINE_BYTES: usize = 2048;
@@ -27,34 +28,6 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits { value_bytes: 64 << 20 }
-    }
-}
-
-/// A command that goes on to memcached as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request<'a> {
-    /// Its bytes, the first of the buffer, which the caller takes off.
-    pub len: usize,
-    /// What it may do to copies.
-    pub class: Class,
-    /// The names of the keys that it may change, as memcached has them: decoded, and in any order.
-    pub changed: Vec<Cow<'a, [u8]>>,
-    /// It may leave a value as it is, with the number that memcached gave it (CAS), and change
-    /// until when it lives.
-    pub may_touch: bool,
-    /// The client wants no answer (`noreply`), not even that it was refused.
-    pub is_silent: bool,
-}
-
-impl<'a> Request<'a> {
-    /// One that changes nothing; its length is not known yet.
-    pub(crate) fn read() -> Request<'a> {
-        Request { len: 0, class: Class::Read, changed: vec![], may_touch: false, is_silent: false }
-    }
-
-    /// One that may change these keys.
-    pub(crate) fn write(changed: Vec<Cow<'a, [u8]>>) -> Request<'a> {
-        Request { class: Class::Write, changed, ..Request::read() }
     }
 }
 
@@ -84,29 +57,6 @@ pub enum Front<'a> {
     Refused(Refusal),
     /// So many bytes that belong to what was refused before.
     Skipped(usize),
-}
-
-/// What a line says.
-pub(crate) enum Line<'a> {
-    /// A command without a block.
-    Whole(Request<'a>),
-    /// A command with a block of so many bytes.
-    Block(Request<'a>, u64),
-    NoOp,
-    Quit,
-    /// It does not go on, and what follows is the next command.
-    Refused(Cow<'static, str>),
-    /// It does not go on, nor does its block of so many bytes.
-    RefusedBlock(Cow<'static, str>, u64),
-    /// It does not go on, and nothing behind it is looked at.
-    RefusedForGood(Cow<'static, str>),
-}
-
-impl Line<'_> {
-    /// A line that does not go on, and is answered so.
-    pub fn refused(answer: &'static str) -> Self {
-        Line::Refused(answer.into())
-    }
 }
 
 /// How far the command at the front of a buffer has been looked at.

@@ -10,7 +10,7 @@ const LIMITS: Limits = Limits { value_bytes: 1000 };
 
 /// What there was at the front of a stream, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Seen {
+enum Meaning {
     Command(Vec<u8>, Class, Vec<Vec<u8>>),
     NoOp,
     Quit,
@@ -18,7 +18,7 @@ enum Seen {
 }
 
 /// What a stream says that arrives in pieces of so many bytes, and what is left of it.
-fn seen(bytes: &[u8], piece: usize) -> (Vec<Seen>, Vec<u8>) {
+fn seen(bytes: &[u8], piece: usize) -> (Vec<Meaning>, Vec<u8>) {
     let (mut parser, mut buffer, mut all) = (RequestParser::default(), vec![], vec![]);
     for piece in bytes.chunks(piece) {
         buffer.extend_from_slice(piece);
@@ -29,20 +29,20 @@ fn seen(bytes: &[u8], piece: usize) -> (Vec<Seen>, Vec<u8>) {
                 Front::Command(request) => {
                     let changed = request.changed.iter().map(|key| key.to_vec()).collect();
                     let bytes = buffer[..request.len].to_vec();
-                    all.push(Seen::Command(bytes, request.class, changed));
+                    all.push(Meaning::Command(bytes, request.class, changed));
                     request.len
                 }
                 Front::NoOp(len) => {
-                    all.push(Seen::NoOp);
+                    all.push(Meaning::NoOp);
                     len
                 }
                 Front::Quit(len) => {
-                    all.push(Seen::Quit);
+                    all.push(Meaning::Quit);
                     len
                 }
                 Front::Refused(refusal) => {
                     let is_over = refusal.closes;
-                    all.push(Seen::Refused(refusal.answer.into(), is_over));
+                    all.push(Meaning::Refused(refusal.answer.into(), is_over));
                     if is_over {
                         return (all, vec![]);
                     }
@@ -56,12 +56,12 @@ fn seen(bytes: &[u8], piece: usize) -> (Vec<Seen>, Vec<u8>) {
     (all, buffer)
 }
 
-fn command(bytes: &[u8], class: Class, changed: &[&[u8]]) -> Seen {
-    Seen::Command(bytes.to_vec(), class, changed.iter().map(|key| key.to_vec()).collect())
+fn command(bytes: &[u8], class: Class, changed: &[&[u8]]) -> Meaning {
+    Meaning::Command(bytes.to_vec(), class, changed.iter().map(|key| key.to_vec()).collect())
 }
 
-fn refused(answer: &str) -> Seen {
-    Seen::Refused(answer.into(), false)
+fn refused(answer: &str) -> Meaning {
+    Meaning::Refused(answer.into(), false)
 }
 
 /// A command that is the whole of its stream, what it may do, and the keys that it may change.
@@ -150,7 +150,7 @@ fn commands_are_found_in_whatever_pieces_they_come() {
         }
     }
     let both = b"set k 0 0 1\r\nv\r\nmn\r\nquit x\r\n";
-    let expected = [command(&both[..16], Class::Write, &[b"k"]), Seen::NoOp, Seen::Quit];
+    let expected = [command(&both[..16], Class::Write, &[b"k"]), Meaning::NoOp, Meaning::Quit];
     assert_eq!(seen(both, 3), (expected.to_vec(), vec![]));
 }
 
@@ -177,7 +177,7 @@ fn what_would_do_harm_behind_a_store_is_refused_with_the_reason() {
         ("stats detail dump", "shows names as they are"),
     ] {
         match &seen(format!("{line}\r\n").as_bytes(), 64).0[..] {
-            [Seen::Refused(answer, false)] => assert!(answer.contains(said), "{line}: {answer}"),
+            [Meaning::Refused(answer, false)] => assert!(answer.contains(said), "{line}: {answer}"),
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -186,7 +186,7 @@ fn what_would_do_harm_behind_a_store_is_refused_with_the_reason() {
         (b"\x80\x0a\x00\x00\r\n", "the binary protocol is not spoken here"),
     ] {
         match &seen(bytes, 64).0[..] {
-            [Seen::Refused(answer, true)] => assert!(answer.contains(said), "{answer}"),
+            [Meaning::Refused(answer, true)] => assert!(answer.contains(said), "{answer}"),
             other => panic!("{other:?}"),
         }
     }
@@ -199,7 +199,7 @@ fn lines_keys_and_values_have_bounds() {
     for line in [format!("set {key} 0 0 1\r\nv\r\n"), format!("ms {key} 1\r\nv\r\n")] {
         assert_eq!(seen(line.as_bytes(), 100).0, bad, "{line}");
     }
-    let too_long = [Seen::Refused("CLIENT_ERROR line too long".into(), true)];
+    let too_long = [Meaning::Refused("CLIENT_ERROR line too long".into(), true)];
     for (line, most) in [
         ("touch k ".into(), LINE_BYTES),
         (format!("{}get k ", " ".repeat(101)), LINE_BYTES),
@@ -207,18 +207,18 @@ fn lines_keys_and_values_have_bounds() {
         (" gets k ".into(), READ_LINE_BYTES),
     ] {
         let fits = line.clone() + &"1".repeat(most - 1 - line.len()) + "\r\n";
-        let is_one = |seen: &[Seen]| matches!(seen, [Seen::Command(..)]);
+        let is_one = |seen: &[Meaning]| matches!(seen, [Meaning::Command(..)]);
         assert!(is_one(&seen(fits.as_bytes(), 999).0), "{line}");
         let longer = line.clone() + &"1".repeat(most + 1 - line.len());
         assert_eq!(seen(longer.as_bytes(), 999).0, too_long, "{line}");
         assert_eq!(seen((longer + "\r\n").as_bytes(), usize::MAX).0, too_long, "{line}");
     }
     let large = |line: &str| [line.as_bytes(), &[b'v'; 1001], b"\r\nmn\r\n"].concat();
-    let too_large = [refused("SERVER_ERROR object too large for cache"), Seen::NoOp];
+    let too_large = [refused("SERVER_ERROR object too large for cache"), Meaning::NoOp];
     for line in ["set k 0 0 1001\r\n", "ms k 1001\r\n"] {
         assert_eq!(seen(&large(line), 10), (too_large.to_vec(), vec![]), "{line}");
     }
-    assert_eq!(seen(&large("set k 0 0 1001 noreply\r\n"), 10).0, [refused(""), Seen::NoOp]);
+    assert_eq!(seen(&large("set k 0 0 1001 noreply\r\n"), 10).0, [refused(""), Meaning::NoOp]);
     let mut parser = RequestParser::default();
     assert_eq!(parser.next(b"set k 0 0 900\r\nvv", &LIMITS), Front::Partial);
     assert_eq!(parser.wanted(), 15 + 902);
@@ -298,7 +298,7 @@ proptest! {
     #[test]
     fn what_goes_on_is_one_line_or_a_line_and_the_block_that_it_says(bytes in lines()) {
         for seen in seen(&bytes, 7).0 {
-            let Seen::Command(bytes, class, changed) = seen else { continue };
+            let Meaning::Command(bytes, class, changed) = seen else { continue };
             let end = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
             let line: Vec<&[u8]> = bytes[..end].trim_ascii_end().split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
             let block = match line[0] {

@@ -4,14 +4,12 @@ use std::borrow::Cow;
 
 use crate::{
     Class,
+    line::{BLOCK_BYTES, KEY_BYTES, Line, Request},
     number::{signed, unsigned},
-    request::{KEY_BYTES, Line, Request},
 };
 
 const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
 const NO_REPLY: &[u8] = b"noreply";
-/// Longest block that memcached can be told of.
-const BLOCK_BYTES: u64 = i32::MAX as u64 - 2;
 
 const FLUSH_LATER: &str = "CLIENT_ERROR flush_all with a delay is not possible by a store: copies of values would \
                            outlive it; say flush_all when it is due";
