@@ -313,6 +313,17 @@ fn answers_come_in_order_whatever_is_said_in_one_go() {
     writes.join().unwrap();
 }
 
+/// As `printf ... | nc` does.
+#[test]
+fn who_closes_its_half_first_is_answered() {
+    let server = memcached();
+    let store = StoreThread::start(config(server.port));
+    let mut client = Client::by(&store);
+    client.send("set k 0 0 1\r\nv\r\nget k\r\nset k 0 0 5\r\nhalf");
+    client.0.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(client.last_words(), "STORED\r\nVALUE k 0 1\r\nv\r\nEND\r\n");
+}
+
 #[test]
 fn a_client_that_does_not_read_or_does_not_end_keeps_no_key_from_others() {
     let server = memcached();
