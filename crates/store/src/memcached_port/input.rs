@@ -111,7 +111,10 @@ mod tests {
                     format!("{held}{}{no_op}", batch.bytes.escape_ascii())
                 }
                 Next::Answer(answer) => format!("={}", answer.trim_end()),
-                Next::Close(answer) => format!("!{}", answer.trim_end()),
+                Next::Close(answer) => {
+                    all.push(format!("!{}", answer.trim_end()));
+                    return all;
+                }
             });
         }
     }
