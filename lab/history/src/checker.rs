@@ -18,11 +18,11 @@
 //! What an operation makes of the value may depend on that ([`Effect::derives`]). While such a one
 //! is pending no write can wait, for each makes another value of it; it hides nothing itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use anyhow::ensure;
 
-use super::{Effect, Lapse, Need, Operation, values::is_derived};
+use super::{Effect, Lapse, Need, Operation, indices::Indices, values::is_derived};
 
 /// Its name, for reports.
 pub const CHECKER: &str =
@@ -47,11 +47,11 @@ struct World {
     /// The value that has lapsed and may still be read from a copy.
     ghost: Option<u64>,
     /// Operations that have taken effect and will return.
-    done: BTreeSet<usize>,
+    done: Indices,
     /// Operations that may have taken effect unseen, and will return; or they take effect later.
-    free: BTreeSet<usize>,
+    free: Indices,
     /// Operations without a return, and lapses, that have taken effect.
-    used: BTreeSet<usize>,
+    used: Indices,
 }
 
 /// Checks the operations on one key, which begins absent. Their order does not matter.
@@ -72,7 +72,7 @@ pub fn check_within(operations: &[Operation], most: usize) -> anyhow::Result<Ver
     let lapses: Vec<Operation> = operations.iter().filter_map(lapse_of).collect();
     let all = [operations, &lapses].concat();
     let mut search =
-        Search { lapses_from: operations.len(), operations: &all, pending: BTreeSet::new(), most };
+        Search { lapses_from: operations.len(), operations: &all, pending: Indices::default(), most };
     // Calls before returns at the same time: operations that touch count as concurrent.
     let mut events: Vec<(u64, bool, usize)> = vec![];
     for (i, operation) in search.operations.iter().enumerate() {
@@ -116,7 +116,7 @@ struct Search<'a> {
     operations: &'a [Operation],
     /// Where among them the lapses begin.
     lapses_from: usize,
-    pending: BTreeSet<usize>,
+    pending: Indices,
     /// Pasts that may be possible at a time.
     most: usize,
 }
@@ -132,7 +132,7 @@ impl Search<'_> {
 
     /// Linearizes what changes nothing and can take effect now: waiting could not help it.
     fn absorb(&self, world: &mut World) {
-        for &i in &self.pending {
+        for i in self.pending.iter() {
             let operation = &self.operations[i];
             if operation.effect == Effect::Keep && world.shows(operation.need) {
                 world.done.insert(i);
@@ -145,11 +145,11 @@ impl Search<'_> {
         let (mut seen, mut found) = (Worlds::default(), Worlds::default());
         let mut stack = vec![];
         for world in worlds {
-            if world.done.contains(&target) {
+            if world.done.contains(target) {
                 found.insert(world.without(target));
                 continue;
             }
-            if world.free.contains(&target) {
+            if world.free.contains(target) {
                 found.insert(world.clone().without(target));
             }
             if seen.insert(world.clone()) {
@@ -160,11 +160,11 @@ impl Search<'_> {
             let count = seen.count + found.count;
             ensure!(count < self.most, "more than {} pasts are possible: not decided", self.most);
             for next in self.steps(&world, target) {
-                if next.done.contains(&target) {
+                if next.done.contains(target) {
                     found.insert(next.without(target));
                     continue;
                 }
-                if next.free.contains(&target) {
+                if next.free.contains(target) {
                     found.insert(next.clone().without(target));
                 }
                 if seen.insert(next.clone()) {
@@ -172,7 +172,7 @@ impl Search<'_> {
                 }
             }
         }
-        self.pending.remove(&target);
+        self.pending.remove(target);
         Ok(found.into_all())
     }
 
@@ -192,7 +192,7 @@ impl Search<'_> {
                 found.insert(world.without(lapse).without_ghost(self.value_of(lapse)));
             }
         }
-        self.pending.remove(&lapse);
+        self.pending.remove(lapse);
         found.into_all()
     }
 
@@ -207,22 +207,22 @@ impl Search<'_> {
     /// Each world that one more operation leads to.
     fn steps(&self, world: &World, target: usize) -> Vec<World> {
         let mut next = vec![];
-        let is_over = |i: &usize| world.done.contains(i) || world.used.contains(i);
+        let is_over = |i| world.done.contains(i) || world.used.contains(i);
         // What it makes depends on what was there: then nothing can wait. What is open may never
         // take place, and does not matter before something needs what it makes.
-        let needs_derived = |i: &usize| match self.operations[*i].need {
+        let needs_derived = |i: usize| match self.operations[i].need {
             Need::Value(value) => is_derived(value) && !is_over(i),
             _ => false,
         };
         let is_needed = self.pending.iter().any(needs_derived);
-        let derives = |i: &usize| {
-            let may_wait = self.is_open(*i) && !is_needed;
-            self.operations[*i].effect.derives() && !is_over(i) && !may_wait
+        let derives = |i: usize| {
+            let may_wait = self.is_open(i) && !is_needed;
+            self.operations[i].effect.derives() && !is_over(i) && !may_wait
         };
         let some_derive = self.pending.iter().any(derives);
-        for &i in &self.pending {
+        for i in self.pending.iter() {
             let operation = &self.operations[i];
-            if operation.effect == Effect::Keep || is_over(&i) {
+            if operation.effect == Effect::Keep || is_over(i) {
                 continue;
             }
             let Some(state) = operation.effect.on(world.state) else { continue };
@@ -245,7 +245,7 @@ impl Search<'_> {
             if self.is_open(i) || self.is_lapse(i) {
                 new.used.insert(i);
             } else {
-                new.free.remove(&i);
+                new.free.remove(i);
                 new.done.insert(i);
             }
             self.absorb(&mut new);
@@ -256,11 +256,11 @@ impl Search<'_> {
 
     /// Every other write without a condition may have taken effect just before `by`.
     fn hide(&self, by: usize, world: &mut World) {
-        for &i in &self.pending {
+        for i in self.pending.iter() {
             let Operation { need, effect, .. } = self.operations[i];
             let changes = effect != Effect::Keep && !effect.derives();
             let is_plain = need == Need::Any && changes && !self.is_open(i);
-            if is_plain && i != by && !world.done.contains(&i) {
+            if is_plain && i != by && !world.done.contains(i) {
                 world.free.insert(i);
             }
         }
@@ -268,13 +268,13 @@ impl Search<'_> {
 
     /// Whether some other pending operation needs this state.
     fn is_needed(&self, by: usize, state: Option<u64>, world: &World) -> bool {
-        self.pending.iter().any(|&i| {
+        self.pending.iter().any(|i| {
             let need = self.operations[i].need;
             i != by
                 && need != Need::Any
                 && need.is_met(state)
-                && !world.done.contains(&i)
-                && !world.used.contains(&i)
+                && !world.done.contains(i)
+                && !world.used.contains(i)
         })
     }
 }
@@ -282,9 +282,9 @@ impl Search<'_> {
 impl World {
     /// This world after an operation has returned.
     fn without(mut self, returned: usize) -> World {
-        self.done.remove(&returned);
-        self.free.remove(&returned);
-        self.used.remove(&returned);
+        self.done.remove(returned);
+        self.free.remove(returned);
+        self.used.remove(returned);
         self
     }
 
@@ -305,9 +305,9 @@ impl World {
         self.state == other.state
             && (self.ghost == other.ghost || other.ghost.is_none())
             && self.used.is_subset(&other.used)
-            && self.free.is_superset(&other.free)
+            && other.free.is_subset(&self.free)
             && self.done.is_subset(&other.done)
-            && other.done.difference(&self.done).all(|i| self.free.contains(i))
+            && other.done.iter().all(|i| self.done.contains(i) || self.free.contains(i))
     }
 }
 

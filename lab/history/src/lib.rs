@@ -16,6 +16,7 @@ mod checker;
 mod client;
 mod commands;
 mod config;
+mod indices;
 mod recorder;
 mod shrink;
 mod stale;

@@ -2,6 +2,8 @@
 //! mind, and against random ones, for which Stateright's checker of linearizability says what is
 //! true.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use rand::RngExt;
 use seed::{SeededRng, rng};
