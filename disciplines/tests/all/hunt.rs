@@ -3,18 +3,16 @@
 //! One of the slow tests: each kind of fault has to come about, of which the rare ones take some
 //! hundred plans.
 
-use hunt::{Act, Deed, Disciplines, HuntPlan, Limits, hunt, run};
+use std::sync::LazyLock;
+
+use hunt::{Act, Deed, Disciplines, HuntPlan, HuntResult, Limits, hunt, run};
 
 /// Seeds of a quick hunt.
 const SEEDS: u64 = 400;
-/// Seeds of a quick hunt in which clients send commands of Redis.
-const COMMAND_SEEDS: u64 = 40;
-/// Likewise of those whose hosts keep copies.
-const CACHING_SEEDS: u64 = 12;
 /// Plans of each pair of copies at the clients' side and something else.
 const PAIR_SEEDS: usize = 4;
-/// Likewise of those in which tenants are removed and made anew.
-const REMADE_SEEDS: u64 = 24;
+/// As many whose plans have something that not all have, where FIRST or SEEDS is given.
+const CHOSEN_SEEDS: u64 = 40;
 
 fn registered() -> Disciplines {
     disciplines::all()
@@ -24,14 +22,38 @@ fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |value| value.parse().expect("a number"))
 }
 
-#[test]
-fn no_client_notices() {
-    let first = number("FIRST", 1);
-    let seeds = first..first + number("SEEDS", SEEDS);
-    let hunted = hunt(seeds, registered(), Limits::default(), 2, |_| true);
+/// Whether FIRST or SEEDS say where to hunt.
+fn is_told() -> bool {
+    ["FIRST", "SEEDS"].iter().any(|name| std::env::var_os(name).is_some())
+}
+
+/// The quick hunt, once for all tests of what no client notices: a plan is run bit by bit the same
+/// again, so one that is among its plans is not.
+static QUICK: LazyLock<HuntResult> =
+    LazyLock::new(|| hunt(1..=SEEDS, registered(), Limits::default(), 2, |_| true));
+
+/// What came of plans of which this is true: all of the quick hunt, or so many from FIRST on.
+fn hunted(usual: u64, is_meant: impl Fn(&HuntPlan) -> bool + Sync) -> HuntResult {
+    let hunted = match is_told() {
+        false => QUICK.clone(),
+        true => {
+            let is_meant =
+                |seed: &u64| is_meant(&HuntPlan::draw(*seed, registered(), Limits::default()));
+            let seeds = (number("FIRST", 1)..).filter(is_meant);
+            let seeds = seeds.take(number("SEEDS", usual) as usize);
+            hunt(seeds, registered(), Limits::default(), 2, |_| true)
+        }
+    };
     for found in &hunted.found {
         println!("{}\n{:?}", serde_json::to_string(&found.plan).unwrap(), found.outcome);
     }
+    assert!(hunted.found.is_empty(), "{} seeds", hunted.found.len());
+    hunted
+}
+
+#[test]
+fn no_client_notices() {
+    let hunted = hunted(SEEDS, |_| true);
     println!(
         "{} seeds, {} operations, {} reads from switches, {} packets, {:.2} hours, {:.1} s of work: {:?}",
         hunted.seeds,
@@ -44,7 +66,6 @@ fn no_client_notices() {
     );
     println!("{:?}\n{:?}", hunted.loans, hunted.replicas);
     println!("{} seeds with loans and copies in stores", hunted.both);
-    assert!(hunted.found.is_empty(), "{} seeds", hunted.found.len());
     assert!(hunted.cached > 0, "no read was answered by a switch");
     let kinds = hunted.kinds();
     assert!(kinds.values().all(|count| *count > 0), "{kinds:?}");
@@ -64,19 +85,11 @@ fn no_client_notices() {
 /// several, transactions and FLUSHALL.
 #[test]
 fn no_client_notices_commands_of_redis() {
-    let first = number("FIRST", 1);
-    let sends =
-        |seed: &u64| HuntPlan::draw(*seed, registered(), Limits::default()).commands.is_some();
-    let seeds = (first..).filter(sends).take(number("SEEDS", COMMAND_SEEDS) as usize);
-    let hunted = hunt(seeds, registered(), Limits::default(), 2, |_| true);
-    for found in &hunted.found {
-        println!("{}\n{:?}", serde_json::to_string(&found.plan).unwrap(), found.outcome);
-    }
+    let hunted = hunted(CHOSEN_SEEDS, |plan| plan.commands.is_some());
     println!(
         "{} seeds, {} operations, {} keys undecided, {:.1} s of work: {:?}",
         hunted.seeds, hunted.operations, hunted.undecided, hunted.busy_s, hunted.commands,
     );
-    assert!(hunted.found.is_empty(), "{} seeds", hunted.found.len());
     for kind in history::KINDS.iter().chain(&hunt::HOLDS) {
         let count = hunted.commands.get(*kind);
         assert!(count.is_some_and(|count| *count > 0), "{kind}: {count:?}");
@@ -86,15 +99,8 @@ fn no_client_notices_commands_of_redis() {
 /// Copies that clients' hosts keep, while all of that goes on.
 #[test]
 fn no_client_notices_copies_of_its_own() {
-    let first = number("FIRST", 1);
-    let keeps = |seed: &u64| HuntPlan::draw(*seed, registered(), Limits::default()).clients.caches;
-    let seeds = (first..).filter(keeps).take(number("SEEDS", CACHING_SEEDS) as usize);
-    let hunted = hunt(seeds, registered(), Limits::default(), 2, |_| true);
-    for found in &hunted.found {
-        println!("{}\n{:?}", serde_json::to_string(&found.plan).unwrap(), found.outcome);
-    }
+    let hunted = hunted(CHOSEN_SEEDS, |plan| plan.clients.caches);
     println!("{} seeds, {} operations: {:?}", hunted.seeds, hunted.operations, hunted.holders);
-    assert!(hunted.found.is_empty(), "{} seeds", hunted.found.len());
     let reads = hunted.holders.get(hunt::READS_FROM_HOLDERS);
     assert!(reads.is_some_and(|count| *count > 0), "{reads:?}");
 }
@@ -144,18 +150,9 @@ fn copies_of_its_own_go_with_keys_that_are_lent() {
 /// Tenants that are removed and made anew, while all of that goes on.
 #[test]
 fn no_client_notices_that_its_tenant_was_made_anew() {
-    let first = number("FIRST", 1);
     let is_remade = |deed: &Deed| matches!(deed.act, Act::Remake { .. });
-    let remakes = |seed: &u64| {
-        HuntPlan::draw(*seed, registered(), Limits::default()).deeds.iter().any(is_remade)
-    };
-    let seeds = (first..).filter(remakes).take(number("SEEDS", REMADE_SEEDS) as usize);
-    let hunted = hunt(seeds, registered(), Limits::default(), 2, |_| true);
-    for found in &hunted.found {
-        println!("{}\n{:?}", serde_json::to_string(&found.plan).unwrap(), found.outcome);
-    }
+    let hunted = hunted(CHOSEN_SEEDS, |plan| plan.deeds.iter().any(is_remade));
     println!("{} seeds, {} operations: {:?}", hunted.seeds, hunted.operations, hunted.faults);
-    assert!(hunted.found.is_empty(), "{} seeds", hunted.found.len());
     assert!(hunted.faults.get("tenants_remade").is_some_and(|count| *count > 0));
 }
 
