@@ -1,5 +1,5 @@
 //! A machine of its own to type on: namespaces of network, mounts, processes and host name, with
-//! empty `/etc/shortstop`, `/run`, `/var/lib` and `/usr/local`, no mounted file system of BPF, and
+//! empty `/etc/shortstop`, `/run`, `/var/lib` and `/usr/local`, a file system of BPF of its own, and
 //! the programs of this build in PATH.
 //!
 //! Nothing of it has a name outside, and the kernel ends all of it with its first process, which

@@ -4,6 +4,8 @@
 # machine is up.
 set -e
 home=$1 programs=$2 name=$3
+accepted=/sys/fs/bpf/shortstop-accepted
+notes=$(ls $accepted 2>/dev/null || :)
 # Of the /proc outside.
 read -r pid rest </proc/self/stat
 mount -t tmpfs guide /mnt
@@ -17,9 +19,7 @@ done
 open() {
 	mount --bind "$1" "$2"
 	mount -t tmpfs -o mode=755 guide "$1"
-	for file in "$2"/*; do
-		ln -sf "$file" "$1/"
-	done
+	ln -sf "$2"/* "$1/"
 }
 open /etc /mnt/etc
 rm -rf /etc/shortstop
@@ -33,8 +33,12 @@ done
 mount -t tmpfs -o mode=755 guide /var/lib
 mount -t tmpfs -o mode=755 guide /run
 mount -t proc proc /proc
-# As after a boot: without a file system of BPF, which a switch mounts for itself.
 mount -t sysfs sysfs /sys
+# As systemd has it. It is the same kernel as outside: what that has accepted there needs not be
+# tried again, which takes seconds.
+mount -t bpf bpf /sys/fs/bpf
+mkdir -m 700 $accepted
+[ -z "$notes" ] || (cd $accepted && mkdir -m 700 $notes)
 echo "$name" >/proc/sys/kernel/hostname
 ip link set lo up
 echo "$pid"
