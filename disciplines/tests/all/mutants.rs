@@ -61,7 +61,7 @@ const KNOWN: [(&str, u64); 22] = [
     ("JournalForgotten", 1162),
     ("HoldForgotten", 1111),
     ("ReplicaOfAnyTerm", 666),
-        ("NoWaitAfterRestart", 443),
+    ("NoWaitAfterRestart", 443),
     ("OwnerNotWaitedFor", 280),
     ("PartNotCompared", 170),
     ("lent_keeps_any_loan", 150),

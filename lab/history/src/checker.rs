@@ -71,8 +71,12 @@ pub fn check_within(operations: &[Operation], most: usize) -> anyhow::Result<Ver
     // Lapses stand behind the operations, so that each keeps its index.
     let lapses: Vec<Operation> = operations.iter().filter_map(lapse_of).collect();
     let all = [operations, &lapses].concat();
-    let mut search =
-        Search { lapses_from: operations.len(), operations: &all, pending: Indices::default(), most };
+    let mut search = Search {
+        lapses_from: operations.len(),
+        operations: &all,
+        pending: Indices::default(),
+        most,
+    };
     // Calls before returns at the same time: operations that touch count as concurrent.
     let mut events: Vec<(u64, bool, usize)> = vec![];
     for (i, operation) in search.operations.iter().enumerate() {

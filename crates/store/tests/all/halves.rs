@@ -275,7 +275,7 @@ fn messages_come_in_and_the_newest_reports_go_out() {
         let unknown = handle.tell("measurer", 99, Bytes::new()).await;
         assert_eq!(unknown, Err(TellError::Tenant(99)));
     });
-    drop(store);
+    store.end();
     let late = runtime.block_on(handle.tell("measurer", TENANT, Bytes::new()));
     assert_eq!(late, Err(TellError::Ended));
 }

@@ -22,7 +22,7 @@ fn after_a_store_that_ended_in_order_the_next_one_takes_writes_at_once() {
     let first = StoreThread::start(config(support::loopback().born_ago));
     let written = Client::to(first.address).write(b"k", b"1").header;
     assert_eq!(written.status, Status::Ok);
-    drop(first);
+    first.end();
     let left = state.path().join("ended");
     assert!(left.exists());
 
@@ -33,7 +33,7 @@ fn after_a_store_that_ended_in_order_the_next_one_takes_writes_at_once() {
     let again = client.ask(Header::new(Op::WriteRequest), b"k", b"2", 0).header;
     assert_eq!((again.status, again.life), (Status::Ok, written.life), "the same life");
     assert!(again.version > written.version);
-    drop(second);
+    second.end();
 
     // One that was killed leaves nothing.
     fs::remove_file(&left).unwrap();
@@ -43,6 +43,6 @@ fn after_a_store_that_ended_in_order_the_next_one_takes_writes_at_once() {
     assert_eq!(refused.status, Status::TryAgain);
     assert_ne!(refused.life, written.life);
     assert_eq!(client.read(b"k").value, b"2");
-    drop(third);
+    third.end();
     assert!(!left.exists(), "it waited itself");
 }

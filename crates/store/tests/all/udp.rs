@@ -209,7 +209,7 @@ fn leases_are_offered_and_the_status_socket_tells() {
     assert!(status.ready);
     assert_eq!((status.partitions.len(), status.leases[0].term), (1, term));
     assert_eq!(status.totals.leases.leases_granted, 1);
-    drop(store);
+    store.end();
     assert!(!path.exists(), "the socket's file goes with the store");
 }
 

@@ -16,12 +16,14 @@ use wire::{Cluster, Flags, Header, Op, Packet, Secret, Secrets, Status};
 /// something else.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A store that runs in a thread of its own until it is dropped.
+/// A store that runs in a thread of its own until it is dropped: as one that is killed, for one that
+/// ends in order waits for switches, which a test no longer plays then.
 pub struct StoreThread {
     pub address: SocketAddr,
     /// Of its RESP port or its memcached port, if it has one.
     pub port: Option<SocketAddr>,
     handle: Handle,
+    /// Told, it ends in order; dropped, at once.
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<anyhow::Result<()>>>,
 }
@@ -55,6 +57,7 @@ impl StoreThread {
     ) -> StoreThread {
         let (tell_address, address) = std::sync::mpsc::channel();
         let (stop, stopped) = tokio::sync::oneshot::channel();
+        let (leave, told_to_leave) = tokio::sync::oneshot::channel::<()>();
         let builder = std::thread::Builder::new().name("store".into());
         let thread = builder.spawn(move || {
             store::mutants::choose(mutant);
@@ -70,7 +73,13 @@ impl StoreThread {
                 let server = server.await?;
                 let port = server.port_addresses().first().copied();
                 tell_address.send((server.local_address()?, port, server.handle()))?;
-                server.run(async { drop(stopped.await) }).await
+                let mut runs = std::pin::pin!(server.run(async { drop(told_to_leave.await) }));
+                tokio::select! {
+                    ended = &mut runs => return ended,
+                    told = stopped => if told.is_err() { return Ok(()) },
+                }
+                drop(leave);
+                runs.await
             })
         });
         let Ok((address, port, handle)) = address.recv() else {
@@ -83,6 +92,12 @@ impl StoreThread {
     /// What changes it while it runs, and speaks to what runs in it.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
+    }
+
+    /// Ends it in order, as one that is stopped.
+    pub fn end(mut self) {
+        let stop = self.stop.take().expect("it runs");
+        assert!(stop.send(()).is_ok(), "it has ended");
     }
 
     /// Gives it another cluster while it runs.
