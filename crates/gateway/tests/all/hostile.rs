@@ -287,6 +287,7 @@ fn a_command_that_the_store_carries_out_slowly_does_not_stop_others() {
             assert_eq!(&answer, b"+PONG\r\n");
             // And everybody from now on.
             assert_eq!(gateway.speak().ask("PING"), "+PONG\r\n");
+            gateway.give_up();
             return;
         }
     }
@@ -310,6 +311,7 @@ fn writes_that_all_wait_do_not_stop_reads() {
         met.connections.load(Relaxed) == SHARED_CONNECTIONS
     });
     assert_eq!(gateway.speak().ask("GET a"), "+PONG\r\n");
+    gateway.give_up();
 }
 
 /// They are left where their client has them.
@@ -335,6 +337,7 @@ fn of_commands_that_a_server_does_not_take_few_are_read() {
     // Whatever more it reads of them it has read when it has answered so often.
     let read = (0..1000).map(|_| gateway.counter("total_net_input_bytes")).max();
     assert!(read < Some(4 << 20), "{read:?} bytes were read");
+    gateway.give_up();
 }
 
 #[test]
@@ -358,4 +361,5 @@ fn a_store_that_does_not_say_what_commands_it_has_is_not_waited_for_without_end(
     let said = client.ask("GET a");
     assert!(said.starts_with("-TRYAGAIN "), "{said}");
     drop(listener);
+    gateway.give_up();
 }

@@ -7,7 +7,8 @@ use wire::Cluster;
 
 use crate::support::PATIENCE;
 
-/// A store in a thread of its own, until it is dropped.
+/// A store in a thread of its own, until it is dropped: as one that is killed, for one that ends in
+/// order waits for those who have copies of its keys.
 pub struct StoreThread {
     pub address: SocketAddr,
     /// Its RESP port, which only a store before a Redis has.
@@ -30,14 +31,17 @@ impl StoreThread {
             ..usual
         };
         let (tell, told) = std::sync::mpsc::channel();
-        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {
                 let server = Server::start(config).await.unwrap();
                 let resp = server.port_addresses().first().copied();
                 tell.send((server.local_address().unwrap(), resp)).unwrap();
-                server.run(async { drop(stopped.await) }).await.unwrap();
+                tokio::select! {
+                    ended = server.run(std::future::pending()) => ended.unwrap(),
+                    _ = stopped => {}
+                }
             });
         });
         let (address, resp) = told.recv().expect("the store does not start");

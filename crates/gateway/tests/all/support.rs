@@ -135,6 +135,11 @@ impl Gateway {
         Speaker::new(stream)
     }
 
+    /// Ends it without waiting for that: it has to give up first what is never answered.
+    pub fn give_up(mut self) {
+        drop(self.thread.take());
+    }
+
     /// What `INFO gateway` says of this.
     pub fn counter(&self, name: &str) -> u64 {
         let text = self.speak().ask("INFO gateway");
