@@ -16,8 +16,8 @@ use wire::{Cluster, Flags, Header, Op, Packet, Secret, Secrets, Status};
 /// something else.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A store that runs in a thread of its own until it is dropped: as one that is killed, for one that
-/// ends in order waits for switches, which a test no longer plays then.
+/// A store that runs in a thread of its own until it is dropped: as one that is killed, for one
+/// that ends in order waits for switches, which a test no longer plays then.
 pub struct StoreThread {
     pub address: SocketAddr,
     /// Of its RESP port or its memcached port, if it has one.

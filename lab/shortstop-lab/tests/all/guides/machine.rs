@@ -1,6 +1,6 @@
 //! A machine of its own to type on: namespaces of network, mounts, processes and host name, with
-//! empty `/etc/shortstop`, `/run`, `/var/lib` and `/usr/local`, a file system of BPF of its own, and
-//! the programs of this build in PATH.
+//! empty `/etc/shortstop`, `/run`, `/var/lib` and `/usr/local`, a file system of BPF of its own,
+//! and the programs of this build in PATH.
 //!
 //! Nothing of it has a name outside, and the kernel ends all of it with its first process, which
 //! ends with the thread that made it. So nothing is left behind however a test ends, and other
