@@ -22,6 +22,10 @@ const CHAIN: &[MachineSpec] = &[
 #[test]
 fn switches_keep_keys_among_them() {
     let mut network = Network::new("coordination", CHAIN);
+    // The first write has five seconds, in which no busy machine is to load programs.
+    for switch in ["switch1", "switch2", "switch3"] {
+        network.on(switch).just_booted();
+    }
     network.on("switch1").script("ip route replace 10.0.23.0/24 via 10.0.12.2");
     network.on("switch2").script("ip route replace 10.0.1.0/24 via 10.0.12.1");
     network.on("switch3").script("ip route replace default via 10.0.23.2");

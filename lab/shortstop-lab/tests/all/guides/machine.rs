@@ -113,6 +113,13 @@ impl Machine {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// Nobody knows there what the kernel accepts, and no file system of BPF is mounted, as after a
+    /// boot: a switch tries all programs before it serves, and those of a tenant are there when it
+    /// comes.
+    pub fn just_booted(&self) {
+        self.script("umount /sys/fs/bpf");
+    }
+
     /// Starts something of the test's own, which goes on until the machine ends.
     pub fn start(&self, script: &str) {
         self.script(&format!("{{ {script}; }} </dev/null >/dev/null 2>&1 &"));
