@@ -106,7 +106,7 @@ impl Managed {
     }
 
     fn client(&self) -> Outsider {
-        Outsider::at(self.store.resp.expect("a RESP port"))
+        Outsider::at(self.store.port.expect("a RESP port"))
     }
 
     /// A switch that has a copy of `k`, as the master has it.
@@ -208,7 +208,7 @@ fn a_master_that_is_silent_or_gone_is_left_for_the_one_that_the_name_means() {
             }
         };
         switch.loses(b"k", "its master is gone");
-        let mut client = Outsider::at(store.resp.expect("a RESP port"));
+        let mut client = Outsider::at(store.port.expect("a RESP port"));
         until("nothing can be written", || client.command("SET k later") == "+OK\r\n");
         assert_eq!(asked(&replica, "GET k"), "$5\r\nlater\r\n");
         assert_eq!(switch.copy(b"k"), b"later");

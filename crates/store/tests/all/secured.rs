@@ -159,7 +159,7 @@ fn the_certificate_is_for_the_name_and_not_for_the_address_that_it_means() {
         [("localhost", "+OK"), ("other.test", "-TRYAGAIN"), ("127.0.0.2", "-TRYAGAIN")]
     {
         let store = StoreThread::start(config(name));
-        let answer = Outsider::at(store.resp.unwrap()).command("SET k v");
+        let answer = Outsider::at(store.port.unwrap()).command("SET k v");
         assert!(answer.starts_with(said), "{name}: {answer}");
     }
 }
