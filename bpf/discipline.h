@@ -72,8 +72,8 @@
  * `work->round` says how often it went round. From the round after `most` on it is dropped:
  * COUNT_drop_rounds. The number is in the Ethernet header, which belongs to the port meanwhile;
  * whatever else a packet must remember stands in fields of its own. XDP_TX has no meaning there: a
- * reply leaves by `forward`, as anywhere if `rewrite_packet` made it with TURNED. (`send_back` swaps
- * Ethernet addresses too; what `forward` leaves to the kernel would then be for somebody else.) A
+ * reply leaves by `forward`, as anywhere if `rewrite_packet` made it with TURNED. (`send_back`
+ * swaps Ethernet addresses too; what `forward` leaves to the kernel would be for somebody else.) A
  * copy of a fan-out goes round, and counts its rounds, where the port is one of the group and the
  * egress program leaves the Ethernet header alone. `recirculate_by` names one of
  * RECIRCULATION_PORTS (`round_for_copies`, `round_for_truth`); each carries some 128 packets before

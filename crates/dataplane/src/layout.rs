@@ -301,7 +301,6 @@ mod tests {
             ("PARAMETERS", PARAMETERS as u64),
             ("TALLIES", TALLIES as u64),
             ("GROUP_PORTS", GROUP_PORTS as u64),
-            ("LAST_EPOCH", LAST_EPOCH),
             ("NO_LEASE", NO_LEASE.into()),
             ("ITEM_CELLS", ITEM_CELLS.into()),
             ("PROBATION_TENANTS", PROBATION_TENANTS as u64),

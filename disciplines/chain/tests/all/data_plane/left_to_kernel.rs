@@ -1,5 +1,6 @@
-//! What no program can forward is left to the kernel, addressed to the interface that it came in by:
-//! the kernel drops what is for another Ethernet address. [`Net::send`] looks at each such packet.
+//! What no program can forward is left to the kernel, addressed to the interface that it came in
+//! by: the kernel drops what is for another Ethernet address. [`Net::send`] looks at each such
+//! packet.
 
 use std::{net::UdpSocket, time::Duration};
 
