@@ -37,6 +37,19 @@ pub(super) fn of_store(line: Vec<u8>) -> Vec<u8> {
     }
 }
 
+/// The same for a client that has subscribed to something by its connection, which stays at its
+/// node: to come again by it would be of no use.
+pub(super) fn of_subscriber(line: Vec<u8>) -> Vec<u8> {
+    let is_moved = line.starts_with(b"-MOVED ");
+    match error_words(&line).and_then(|words| words.split(' ').nth(1)).filter(|_| is_moved) {
+        Some(slot) => format!(
+            "-CROSSSLOT slot {slot} is at another node than what this connection has subscribed to: take another\r\n"
+        )
+        .into_bytes(),
+        None => of_store(line),
+    }
+}
+
 fn after_line(bytes: &[u8]) -> Option<&[u8]> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     bytes.get(end + 1..)
@@ -45,6 +58,14 @@ fn after_line(bytes: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_subscribed_is_not_told_to_come_again() {
+        let said = |line: &str| String::from_utf8(of_subscriber(line.into())).unwrap();
+        assert!(said("-MOVED 7 h:1\r\n").starts_with("-CROSSSLOT slot 7 is at another node"));
+        assert!(said("-ASK 7 h:1\r\n").starts_with("-TRYAGAIN slot 7 "));
+        assert_eq!(said("-OOM no\r\n"), "-OOM no\r\n");
+    }
 
     #[test]
     fn a_message_says_what_it_is_and_how_many_are_left() {

@@ -34,7 +34,7 @@ use tokio::{
 
 use super::{
     PortState,
-    answers::{error_words, of_store},
+    answers::{error_words, of_store, of_subscriber},
     detour::{Leg, WHO},
     session::{Movable, Session, Step},
 };
@@ -489,6 +489,9 @@ impl Connection {
             if is_wanted {
                 match error.is_empty() {
                     true => self.client.give(&piece[..len]),
+                    false if self.session.has_subscribed() => {
+                        self.client.give(&of_subscriber(error));
+                    }
                     false => self.client.give(&of_store(error)),
                 }
             }

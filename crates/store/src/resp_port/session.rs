@@ -399,6 +399,11 @@ impl Session {
             && self.unanswered.iter().all(plain)
     }
 
+    /// Whether it hears of something.
+    pub fn has_subscribed(&self) -> bool {
+        self.subscriptions.any()
+    }
+
     /// The connection to Redis is lost: what the client is told of each command that is not
     /// answered, of which the last so many were not sent. There is another connection, on which
     /// nothing has been said.
