@@ -36,8 +36,8 @@ impl Greeting {
         self.said.len()
     }
 
-    /// Whether it names a user of Redis's: by AUTH, or by HELLO with AUTH among its words. A name of
-    /// the client's own that has this word in it is taken for one, too.
+    /// Whether it names a user of Redis's: by AUTH, or by HELLO with AUTH among its words. A name
+    /// of the client's own that has this word in it is taken for one, too.
     pub fn names_user(&self) -> bool {
         let has_auth = |command: &Bytes| {
             command.windows(4).any(|letters| letters.eq_ignore_ascii_case(b"auth"))

@@ -223,8 +223,8 @@ impl Upstream {
         matches!(timeout(self.within, ask).await, Ok(Ok(true)))
     }
 
-    /// What is said to the server there: to that of a cluster what is said to each. There is but one
-    /// otherwise.
+    /// What is said to the server there: to that of a cluster what is said to each. There is but
+    /// one otherwise.
     fn info_of(&self, at: &ConnectionAddr) -> ConnectionInfo {
         match self.is_cluster() {
             true => self.info().set_addr(at.clone()),
