@@ -14,14 +14,11 @@ mod output;
 
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, sync::Arc};
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    task::JoinSet,
-};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
     backend::memcached::Upstream,
-    ports::{ClientTaker, Holder, Listener},
+    ports::{ClientTaker, Holder, Listener, Port},
 };
 use connection::Connection;
 
@@ -75,43 +72,21 @@ impl ClientTaker for PortState {
     }
 }
 
-/// The port, bound and not served yet.
-pub(crate) struct MemcachedPort {
-    listeners: Vec<Listener>,
-    state: Arc<PortState>,
-}
-
-impl MemcachedPort {
-    /// Listens at these addresses, in front of the memcached that is `upstream`.
-    ///
-    /// # Errors
-    /// What the system refused, with the address.
-    pub fn bind(
-        addresses: &[MemcachedAddress],
-        upstream: Upstream,
-        holder: Holder,
-    ) -> anyhow::Result<MemcachedPort> {
-        let bound = |address: &MemcachedAddress| match address {
-            MemcachedAddress::Tcp(address) => Listener::tcp::<PortState>(*address),
-            MemcachedAddress::Unix(path) => Listener::unix::<PortState>(path),
-        };
-        let listeners = addresses.iter().map(bound).collect::<Result<_, _>>()?;
-        Ok(MemcachedPort { listeners, state: Arc::new(PortState { upstream, holder }) })
-    }
-
-    /// The TCP addresses that it listens on.
-    pub fn tcp_addresses(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().filter_map(Listener::tcp_address).collect()
-    }
-
-    /// Serves clients until it is dropped.
-    pub async fn serve(self) {
-        let mut accepting = JoinSet::new();
-        for listener in self.listeners {
-            accepting.spawn(listener.serve(self.state.clone()));
-        }
-        while accepting.join_next().await.is_some() {}
-    }
+/// Listens at these addresses, in front of the memcached that is `upstream`.
+///
+/// # Errors
+/// What the system refused, with the address.
+pub(crate) fn bind(
+    addresses: &[MemcachedAddress],
+    upstream: Upstream,
+    holder: Holder,
+) -> anyhow::Result<Port> {
+    let bound = |address: &MemcachedAddress| match address {
+        MemcachedAddress::Tcp(address) => Listener::tcp::<PortState>(*address),
+        MemcachedAddress::Unix(path) => Listener::unix::<PortState>(path),
+    };
+    let listeners = addresses.iter().map(bound).collect::<Result<_, _>>()?;
+    Ok(Port::new(listeners, PortState { upstream, holder }))
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ mod handshakes;
 mod holding;
 mod listener;
 mod outlet;
+mod port;
 
 pub(crate) use holding::{Had, Hold, HoldMessage, HoldQuestion, Holder};
 pub(crate) use listener::{ClientTaker, Listener};
 pub(crate) use outlet::{Outlet, shrink};
+pub(crate) use port::Port;

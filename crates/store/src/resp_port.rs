@@ -17,14 +17,11 @@ use std::{net::SocketAddr, path::PathBuf, str::FromStr, sync::Arc};
 
 use anyhow::Context;
 use tls::{Acceptor, ServerFiles};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    task::JoinSet,
-};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
     backend::redis::Upstream,
-    ports::{ClientTaker, Holder, Listener},
+    ports::{ClientTaker, Holder, Listener, Port},
 };
 use connection::Connection;
 use known_commands::KnownCommands;
@@ -84,54 +81,27 @@ impl ClientTaker for PortState {
     }
 }
 
-/// The port, bound and not served yet.
-pub(crate) struct RespPort {
-    listeners: Vec<Listener>,
-    state: Arc<PortState>,
-}
-
-impl RespPort {
-    /// Listens at these addresses, in front of the Redis that is `upstream`.
-    ///
-    /// # Errors
-    /// What the system refused, with the address.
-    pub fn bind(
-        addresses: &[RespAddress],
-        tls: Option<&ServerFiles>,
-        upstream: Upstream,
-        holder: Holder,
-    ) -> anyhow::Result<RespPort> {
-        let acceptor = tls.cloned().map(Acceptor::new).transpose()?;
-        let bound = |address| bind(address, acceptor.as_ref());
-        let listeners = addresses.iter().map(bound).collect::<Result<_, _>>()?;
-        let state = PortState { upstream, holder, commands: KnownCommands::default() };
-        Ok(RespPort { listeners, state: Arc::new(state) })
-    }
-
-    /// The TCP addresses that it listens on.
-    pub fn tcp_addresses(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().filter_map(Listener::tcp_address).collect()
-    }
-
-    /// Serves clients until it is dropped.
-    pub async fn serve(self) {
-        let mut accepting = JoinSet::new();
-        for listener in self.listeners {
-            accepting.spawn(listener.serve(self.state.clone()));
-        }
-        while accepting.join_next().await.is_some() {}
-    }
-}
-
-/// Listens at an address; by TLS with this.
-fn bind(address: &RespAddress, by: Option<&Acceptor>) -> anyhow::Result<Listener> {
-    match address {
+/// Listens at these addresses, in front of the Redis that is `upstream`.
+///
+/// # Errors
+/// What the system refused, with the address.
+pub(crate) fn bind(
+    addresses: &[RespAddress],
+    tls: Option<&ServerFiles>,
+    upstream: Upstream,
+    holder: Holder,
+) -> anyhow::Result<Port> {
+    let acceptor = tls.cloned().map(Acceptor::new).transpose()?;
+    let bound = |address: &RespAddress| match address {
         RespAddress::Tcp(address) => Listener::tcp::<PortState>(*address),
         RespAddress::Tls(address) => {
-            Listener::tls::<PortState>(*address, by.context("RESP port: no certificate")?.clone())
+            let by = acceptor.clone().context("RESP port: no certificate")?;
+            Listener::tls::<PortState>(*address, by)
         }
         RespAddress::Unix(path) => Listener::unix::<PortState>(path),
-    }
+    };
+    let listeners = addresses.iter().map(bound).collect::<Result<_, _>>()?;
+    Ok(Port::new(listeners, PortState { upstream, holder, commands: KnownCommands::default() }))
 }
 
 #[cfg(test)]

@@ -27,11 +27,11 @@ use crate::{
     engine::{Engine, HoldId, TellError, UpdateError},
     handover,
     journal::{FileJournal, Journal},
-    memcached_port::MemcachedPort,
+    memcached_port,
     net::{Endpoint, Outbox},
-    ports::{Had, HoldMessage, HoldQuestion, Holder},
+    ports::{Had, HoldMessage, HoldQuestion, Holder, Port},
     reports::{Report, Reports},
-    resp_port::RespPort,
+    resp_port,
     status::BackendTroubleStatus,
     unix_socket,
 };
@@ -79,12 +79,6 @@ pub struct Server {
     orders: mpsc::Receiver<Order>,
     /// Makes handles, and keeps `orders` from ending.
     handle: Handle,
-}
-
-/// At which the store speaks the protocol of the server behind it.
-enum Port {
-    Resp(RespPort),
-    Memcached(MemcachedPort),
 }
 
 /// What the store is to do, and whom to tell when it has.
@@ -206,11 +200,7 @@ impl Server {
         let endpoint = Endpoint::bind(config.listen)?;
         let (holder, holds) = Holder::new();
         let port = open_port(&config, behind, holder)?;
-        let port_addresses = match &port {
-            Some(Port::Resp(port)) => port.tcp_addresses(),
-            Some(Port::Memcached(port)) => port.tcp_addresses(),
-            None => vec![],
-        };
+        let port_addresses = port.as_ref().map_or(vec![], |port| port.tcp_addresses().to_vec());
         let status = config.status_socket.as_deref().map(StatusSocket::bind).transpose()?;
         let began_ns = boot_ns().saturating_sub(config.born_ago.as_nanos() as u64);
         let serves = config.serves();
@@ -281,10 +271,8 @@ impl Server {
         let mut shutdown = std::pin::pin!(shutdown);
         // Dropped with this, when the store has ended.
         let mut clients = JoinSet::new();
-        match self.port.take() {
-            Some(Port::Resp(port)) => drop(clients.spawn(port.serve())),
-            Some(Port::Memcached(port)) => drop(clients.spawn(port.serve())),
-            None => {}
+        if let Some(port) = self.port.take() {
+            clients.spawn(port.serve());
         }
         loop {
             tokio::select! {
@@ -598,15 +586,14 @@ async fn open_backend(config: &Config, incarnation: Incarnation) -> anyhow::Resu
     }
 }
 
-/// The port, if there is to be one.
+/// The port at which the store speaks the protocol of the server behind it, if there is to be one.
 fn open_port(config: &Config, behind: Behind, holder: Holder) -> anyhow::Result<Option<Port>> {
     Ok(match behind {
         Behind::Redis(upstream) if !config.resp.is_empty() => {
-            let port = RespPort::bind(&config.resp, config.tls.as_ref(), upstream, holder)?;
-            Some(Port::Resp(port))
+            Some(resp_port::bind(&config.resp, config.tls.as_ref(), upstream, holder)?)
         }
         Behind::Memcached(upstream) if !config.memcached.is_empty() => {
-            Some(Port::Memcached(MemcachedPort::bind(&config.memcached, upstream, holder)?))
+            Some(memcached_port::bind(&config.memcached, upstream, holder)?)
         }
         _ => None,
     })
