@@ -153,7 +153,7 @@ impl Upstream {
     /// It does not answer, or does not say.
     pub async fn commands(&self) -> anyhow::Result<CommandTable> {
         let ask = async {
-            let (mut connection, _carries) = self.connect().await?;
+            let (mut connection, _carries) = self.connect(self.info()).await?;
             let answer: Value = redis::cmd("COMMAND").query_async(&mut connection).await?;
             Ok(CommandTable::of(&answer)?)
         };
@@ -166,7 +166,7 @@ impl Upstream {
     /// It does not answer.
     pub async fn knows_command(&self, name: &[u8]) -> anyhow::Result<bool> {
         let ask = async {
-            let (mut connection, _carries) = self.connect().await?;
+            let (mut connection, _carries) = self.connect(self.info()).await?;
             let mut info = redis::cmd("COMMAND");
             info.arg("INFO").arg(name);
             let answer: Vec<Value> = info.query_async(&mut connection).await?;
@@ -193,8 +193,7 @@ impl Upstream {
             let end = async {
                 let info = self.info_of(at);
                 let at = info.addr().clone();
-                let config = AsyncConnectionConfig::new();
-                let (mut connection, _carries) = self.dial(&at).connection(info, &config).await?;
+                let (mut connection, _carries) = self.connect(info).await?;
                 let now = Session::of(&mut connection).await?;
                 former.end(&mut connection, &at, now.as_ref()).await
             };
@@ -212,10 +211,7 @@ impl Upstream {
     /// said.
     pub async fn has_closed(&self, session: &Session, at: &ConnectionAddr) -> bool {
         let ask = async {
-            let info = self.info_of(at);
-            let dial = self.dial(info.addr());
-            let config = AsyncConnectionConfig::new();
-            let (mut connection, _carries) = dial.connection(info, &config).await?;
+            let (mut connection, _carries) = self.connect(self.info_of(at)).await?;
             let now = Session::of(&mut connection).await?;
             let is_same = now.is_some_and(|now| now.is_with_same(session));
             anyhow::Ok(is_same && role_of(&mut connection).await? == Role::Master)
@@ -232,8 +228,10 @@ impl Upstream {
         }
     }
 
-    async fn connect(&self) -> redis::RedisResult<(MultiplexedConnection, JoinSet<()>)> {
-        let info = self.info();
+    async fn connect(
+        &self,
+        info: ConnectionInfo,
+    ) -> redis::RedisResult<(MultiplexedConnection, JoinSet<()>)> {
         let dial = self.dial(info.addr());
         dial.connection(info, &AsyncConnectionConfig::new()).await
     }
