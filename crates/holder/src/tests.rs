@@ -67,12 +67,18 @@ impl Played {
     }
 
     fn grant(&mut self, asked: &Header, key: &[u8], value: &[u8], now_ns: Nanos) {
+        self.grant_of(0, asked, key, value, now_ns);
+    }
+
+    /// The first part of a value of so many bytes; 0: all of it.
+    fn grant_of(&mut self, total: u32, asked: &Header, key: &[u8], value: &[u8], now_ns: Nanos) {
         let grant = Header {
             flags: Flags::GRANT,
             epoch: asked.epoch,
             request: asked.request,
             key_hash: asked.key_hash,
             version: 9,
+            total,
             ..Header::new(Op::HolderGrant)
         };
         self.hear(grant, key, value, now_ns);
@@ -246,16 +252,7 @@ fn values_of_which_parts_are_here_have_a_part_of_its_bytes() {
     let mut begun = |key: &[u8]| {
         (0..READS).for_each(|_| _ = played.read(key, S));
         let asked = played.sent().remove(0);
-        let grant = Header {
-            flags: Flags::GRANT,
-            epoch: asked.epoch,
-            request: asked.request,
-            key_hash: asked.key_hash,
-            version: 9,
-            total: TOTAL,
-            ..Header::new(Op::HolderGrant)
-        };
-        played.hear(grant, key, &[0; wire::PART_BYTES], S);
+        played.grant_of(TOTAL, &asked, key, &[0; wire::PART_BYTES], S);
         played.sent().len()
     };
     assert!(begun(b"first") > 0);
