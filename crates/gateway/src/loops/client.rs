@@ -437,11 +437,6 @@ impl Client {
         self.stream.waiting() + self.input.len() + self.stashed
     }
 
-    /// Whether as many bytes of answers wait for it as for one that does not read.
-    fn is_behind(&self) -> bool {
-        self.stream.waiting() > BEHIND_BYTES
-    }
-
     /// Whether so many bytes of answers are here that no more are to come before they are sent, or
     /// counted.
     pub fn owes_much(&self) -> bool {
@@ -451,7 +446,7 @@ impl Client {
     /// Which kind of turn it has at `now`.
     pub fn turn(&self, now: Instant) -> Turn {
         let goes_on = |at| now.saturating_duration_since(at) < SLOW_FOR;
-        if self.is_behind() {
+        if self.stream.waiting() > BEHIND_BYTES {
             return Turn::Last;
         }
         match self.stream.sent {

@@ -47,8 +47,8 @@ impl EventLoop {
         }
         let range = match (asks, said.words.len()) {
             (LocalRead::Range, 4) => {
-                let number = |word: Option<&[u8]>| resp::integer(word?);
-                match (number(said.word(2)), number(said.word(3))) {
+                let number = |at| said.word(at).and_then(resp::integer);
+                match (number(2), number(3)) {
                     (Some(first), Some(last)) => (first, last),
                     _ => return false,
                 }

@@ -224,8 +224,9 @@ pub(crate) struct EventLoop {
     parser: RequestParser,
     /// Words of a command that are keys.
     keys: Vec<KeyWord>,
-    /// How often names had got other addresses when that was looked at last.
-    names_seen: u64,
+    /// How often names had got other addresses when that was looked at last; `None`: no server is
+    /// given by a name.
+    names_seen: Option<u64>,
     /// When connections that are silent were looked for last.
     looked_at: Instant,
     /// When the round began.
@@ -273,6 +274,8 @@ impl EventLoop {
             request_limits = resp::Limits { word_bytes, words };
             Jobs::new(parts, targets.len(), &shared.stats)
         });
+        let has_names = targets.iter().any(|target| target.named.is_some());
+        let names_seen = has_names.then_some(0);
         let event_loop = EventLoop {
             poll,
             listener: Some(listener),
@@ -309,7 +312,7 @@ impl EventLoop {
             answer: vec![],
             parser: RequestParser::default(),
             keys: vec![],
-            names_seen: 0,
+            names_seen,
             looked_at: Instant::now(),
             now: Instant::now(),
             read_ns: 0,

@@ -137,8 +137,9 @@ impl EventLoop {
 
     /// Gives up connections to addresses that names do not mean any more.
     pub(super) fn follow_names(&mut self) {
+        let Some(seen) = &mut self.names_seen else { return };
         let changes = self.shared.names.changes();
-        if changes == std::mem::replace(&mut self.names_seen, changes) {
+        if changes == std::mem::replace(seen, changes) {
             return;
         }
         for number in 0..self.targets.len() {
@@ -179,8 +180,8 @@ impl EventLoop {
         });
         let reads = self.reads.as_ref().and_then(|reads| reads.packets.next_timer());
         let shaking = self.shaking.front().map(|(until, ..)| *until);
-        let has_names = self.targets.iter().any(|target| target.named.is_some());
-        let named = (has_names && !self.upstreams.is_empty()).then(|| self.now + LOOK_AGAIN);
+        let may_move = self.names_seen.is_some() && !self.upstreams.is_empty();
+        let named = may_move.then(|| self.now + LOOK_AGAIN);
         let silent = (!self.upstreams.is_empty()).then_some(self.looked_at + SILENT_FOR);
         waits
             .chain(reads)
