@@ -26,12 +26,24 @@ pub struct Kernel {
     pub netlink: Handle,
 }
 
+/// Who is asked for ways.
+pub trait Answers {
+    /// From which interfaces it forwards.
+    fn forwarding(&self) -> Forwarding;
+
+    /// The ways to all of these; `None`: it does not say.
+    fn look_up(
+        &self,
+        all: Vec<IpAddr>,
+    ) -> impl Future<Output = Option<HashMap<IpAddr, KernelWay>>> + Send;
+}
+
 /// An interface's Ethernet address and MTU.
 type Links = HashMap<u32, ([u8; 6], u32)>;
 type Neighbours = HashMap<(u32, IpAddr), [u8; 6]>;
 
-impl Kernel {
-    pub fn forwarding(&self) -> Forwarding {
+impl Answers for Kernel {
+    fn forwarding(&self) -> Forwarding {
         let is_on = |family, device: &str| {
             let path = format!("/proc/sys/net/{family}/conf/{device}/forwarding");
             fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
@@ -41,8 +53,7 @@ impl Kernel {
         self.interfaces.iter().map(|(index, name)| (*index, [is_on("ipv4", name), v6])).collect()
     }
 
-    /// The ways to all of these; `None`: the kernel does not say.
-    pub async fn look_up(&self, all: Vec<IpAddr>) -> Option<HashMap<IpAddr, KernelWay>> {
+    async fn look_up(&self, all: Vec<IpAddr>) -> Option<HashMap<IpAddr, KernelWay>> {
         let looked = async {
             let (links, neighbours) = (self.links().await?, self.neighbours().await?);
             let mut ways = HashMap::new();
@@ -62,7 +73,9 @@ impl Kernel {
             .inspect_err(|e: &Error| warn!("routes cannot be read: {e}; the kernel forwards"))
             .ok()
     }
+}
 
+impl Kernel {
     async fn route(&self, to: IpAddr) -> Result<Option<RouteMessage>, Error> {
         let question = match to {
             IpAddr::V4(to) => {

@@ -30,7 +30,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval_at, sleep, timeout},
 };
 
-use crate::routes::{Forwarding, Kernel, KernelWay};
+use crate::routes::{Answers, Forwarding, Kernel, KernelWay};
 
 /// After this long everything is looked up again, should the kernel's news have been lost.
 const RECONCILE: Duration = Duration::from_secs(10);
@@ -123,25 +123,6 @@ impl Fib for Ways {
             return Route::TooLong;
         }
         way.route
-    }
-}
-
-/// Who is asked for ways.
-trait Answers {
-    fn forwarding(&self) -> Forwarding;
-    fn look_up(
-        &self,
-        all: Vec<IpAddr>,
-    ) -> impl Future<Output = Option<HashMap<IpAddr, KernelWay>>> + Send;
-}
-
-impl Answers for Kernel {
-    fn forwarding(&self) -> Forwarding {
-        self.forwarding()
-    }
-
-    async fn look_up(&self, all: Vec<IpAddr>) -> Option<HashMap<IpAddr, KernelWay>> {
-        self.look_up(all).await
     }
 }
 
