@@ -5,23 +5,31 @@
 //! of connections: until the server has bound it another connection may have it, or the one that
 //! looks whether the server listens yet may meet *itself*. Ports below those have neither.
 
+//! They come in blocks, and each block is one process's for as long as it lives: somebody else who
+//! looks whether a port is free has it for that moment, and would be in the way of the server that
+//! is about to bind it, or be taken for it.
+
 use std::{
     net::{TcpListener, TcpStream, UdpSocket},
+    ops::Range,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixDatagram},
+    },
     process,
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 /// Below are ports of well-known services.
 const LOWEST: u32 = 10_000;
-/// Ports between the places at which two processes that are started in a row begin: more than one
-/// of them asks for.
-const APART: u32 = 211;
+/// How many ports are taken at once.
+const BLOCK: u32 = 32;
 /// How long between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Ports that this process has asked for.
-static ASKED: AtomicU32 = AtomicU32::new(0);
+/// What this process has of the ports.
+static MINE: Mutex<Blocks> = Mutex::new(Blocks { claims: vec![], rest: 0..0 });
 
 /// The first port that the system gives to connections.
 fn first_ephemeral() -> u32 {
@@ -31,13 +39,13 @@ fn first_ephemeral() -> u32 {
     first.and_then(|port| port.parse().ok()).unwrap_or(32_768)
 }
 
-/// A port of 127.0.0.1 that nobody has, TCP nor UDP, that no connection is given, and that this
-/// process has not got before.
+/// A port of 127.0.0.1 that nobody has, TCP nor UDP, that no connection is given, that this
+/// process has not got before, and that no other process gets from here while this one lives.
 ///
 /// # Panics
 /// There is none.
 pub fn free() -> u16 {
-    next(process::id().wrapping_mul(APART), &ASKED)
+    MINE.lock().unwrap_or_else(PoisonError::into_inner).next()
 }
 
 /// A port as [`free`] has them that nobody else is given as long as this lives, in this process or
@@ -63,23 +71,52 @@ pub fn held() -> HeldPort {
     }
 }
 
-/// The next free port from this place on, round and round; `asked` counts those that were
-/// looked at.
-fn next(begin: u32, asked: &AtomicU32) -> u16 {
-    let end = first_ephemeral();
-    let count = end.saturating_sub(LOWEST);
-    for _ in 0..count {
-        let place = begin.wrapping_add(asked.fetch_add(1, Relaxed)) % count;
-        let port = u16::try_from(LOWEST + place).unwrap_or(u16::MAX);
-        let here = ("127.0.0.1", port);
-        if TcpListener::bind(here).is_ok() && UdpSocket::bind(here).is_ok() {
-            return port;
+/// Ports of one process.
+struct Blocks {
+    /// Names of sockets, which the kernel gives to one and takes back when its process has ended.
+    claims: Vec<UnixDatagram>,
+    /// Of the newest block, the ports that were not looked at yet.
+    rest: Range<u32>,
+}
+
+impl Blocks {
+    fn next(&mut self) -> u16 {
+        loop {
+            for port in self.rest.by_ref() {
+                let port = u16::try_from(port).unwrap_or(u16::MAX);
+                if is_free(port) {
+                    return port;
+                }
+            }
+            self.claim();
         }
     }
-    panic!(
-        "no free port from {LOWEST} to {end}: servers of tests need some below net.ipv4.ip_local_port_range; \
-         sysctl -w net.ipv4.ip_local_port_range='32768 60999'"
-    );
+
+    /// Takes a block that nobody has. Each process begins elsewhere, so that what the one before
+    /// left behind does not go on talking to the servers of the next.
+    fn claim(&mut self) {
+        let end = first_ephemeral();
+        let count = end.saturating_sub(LOWEST) / BLOCK;
+        for place in 0..count {
+            let block = (process::id().wrapping_mul(7) + place) % count;
+            let name = SocketAddr::from_abstract_name(format!("shortstop-ports-{block}"));
+            if let Ok(claim) = name.and_then(|name| UnixDatagram::bind_addr(&name)) {
+                let first = LOWEST + block * BLOCK;
+                self.claims.push(claim);
+                self.rest = first..first + BLOCK;
+                return;
+            }
+        }
+        panic!(
+            "no free port from {LOWEST} to {end}: servers of tests need some below net.ipv4.ip_local_port_range; \
+             sysctl -w net.ipv4.ip_local_port_range='32768 60999'"
+        );
+    }
+}
+
+fn is_free(port: u16) -> bool {
+    let here = ("127.0.0.1", port);
+    TcpListener::bind(here).is_ok() && UdpSocket::bind(here).is_ok()
 }
 
 /// Waits until somebody accepts connections at this port of 127.0.0.1, for as long as `lives` says
@@ -124,23 +161,31 @@ mod tests {
 
     #[test]
     fn what_is_taken_is_not_given() {
-        // From a place of this process on, so that another one that runs this test is elsewhere.
-        let begin = u32::from(free()) - LOWEST;
-        let port = next(begin, &AtomicU32::new(0));
+        let (port, second) = (free(), free());
         let _udp = UdpSocket::bind(("127.0.0.1", port)).unwrap();
-        let second = next(begin, &AtomicU32::new(0));
         let _tcp = TcpListener::bind(("127.0.0.1", second)).unwrap();
-        let third = next(begin, &AtomicU32::new(0));
-        assert_eq!(HashSet::from([port, second, third]).len(), 3);
+        assert!(!is_free(port) && !is_free(second));
+        let first = u32::from(port);
+        let mut blocks = Blocks { claims: vec![], rest: first..first + 1 };
+        assert_ne!(blocks.next(), port);
+    }
+
+    #[test]
+    fn nobody_else_is_given_a_port_of_the_same_block() {
+        let of = |port: u16| (u32::from(port) - LOWEST) / BLOCK;
+        let other = || Blocks { claims: vec![], rest: 0..0 };
+        // All of them live until the end, as other processes would.
+        let mut others: Vec<Blocks> = (0..20).map(|_| other()).collect();
+        let theirs: HashSet<u32> = others.iter_mut().map(|blocks| of(blocks.next())).collect();
+        assert_eq!(theirs.len(), 20);
+        assert!((0..3 * BLOCK).all(|_| !theirs.contains(&of(free()))));
     }
 
     #[test]
     fn what_is_held_is_given_to_nobody_and_a_server_can_have_it() {
         let held = held();
-        let here = ("127.0.0.1", held.number);
-        let begin = u32::from(held.number) - LOWEST;
-        assert_ne!(next(begin, &AtomicU32::new(0)), held.number);
-        let _server = TcpListener::bind(here).unwrap();
+        assert!(!is_free(held.number));
+        let _server = TcpListener::bind(("127.0.0.1", held.number)).unwrap();
     }
 
     #[test]
