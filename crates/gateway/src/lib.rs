@@ -7,6 +7,9 @@
 //! commands on strings, by packets alone: `strings` says what each of them does, and a loop does
 //! it. The binary's `gateway` command calls [`run`].
 //!
+//! memcached clients come in by another port, and what they say leaves for the stores' memcached
+//! ports: `memcached`.
+//!
 //! What a GET costs: a walk over its length lines, a place among its client's answers, one look
 //! into the table of reads under way, and its share of one read and one write of each socket.
 
@@ -17,6 +20,7 @@ mod counters;
 mod info;
 mod limits;
 mod loops;
+mod memcached;
 mod metrics;
 mod names;
 mod network_use;

@@ -15,6 +15,7 @@ use crate::{
         EventLoop, Parts, Stopper, StorePort, Target, jobs::JobParts, owners::Owners,
         tenant::TenantNames,
     },
+    memcached::{MemcachedParts, MemcachedSide},
     metrics,
     names::{Names, Resolver},
     network_use::NetworkUse,
@@ -37,9 +38,14 @@ pub struct Config {
     /// The stores' RESP ports, where every command is carried out; none: the commands on strings
     /// alone, by packets.
     pub resp: Vec<BackendAddress>,
+    /// Where memcached clients come in, if they do.
+    pub memcached_listen: Option<SocketAddr>,
+    /// The stores' memcached ports.
+    pub memcached: Vec<BackendAddress>,
     /// Which reads go by the network where there is a RESP port.
     pub network: NetworkUse,
-    /// Memory for copies of hot keys, in bytes, where there is a RESP port; 0: none are kept.
+    /// Memory for copies of hot keys, in bytes, where stores have ports for clients; 0: none are
+    /// kept.
     pub cache_bytes: usize,
     /// Event loops, each with a core of its own at best.
     pub threads: usize,
@@ -87,16 +93,16 @@ pub async fn run(
         None => ports(&config, &names)?,
     };
     let owners = Owners::new(&config.cluster, config.tenant, &of_stores);
+    let memcached = memcached_ports(&config, &names)?;
     let acceptor = config.tls.clone().map(Acceptor::new).transpose()?;
     // Elsewhere nothing takes of it.
     let by_packets_bytes = if by_packets.is_some() { config.limits.memory_bytes / 2 } else { 0 };
     let memory = Memory::new(by_packets_bytes);
     let counters = Arc::new(Counters::default());
-    let shares = config.threads > 1;
-    let first = listener(config.listen, shares)?;
-    let listen = first.local_addr()?;
+    let (listen, all) = listeners("--listen", config.listen, config.threads)?;
     // Commands on strings that are carried out here ask for no copies.
-    let keeps_copies = config.cache_bytes > 0 && by_packets.is_none();
+    let loops_keep_copies = by_packets.is_none();
+    let keeps_copies = config.cache_bytes > 0 && (loops_keep_copies || memcached.is_some());
     let start = || {
         let Config { cluster, tenant, cache_bytes, .. } = &config;
         let counters = counters.clone();
@@ -111,13 +117,8 @@ pub async fn run(
     let mut state = GatewayState::new(config.limits, memory, counters, listen, names.clone());
     state.copies = local.clone();
     let shared = Arc::new(state);
-    let mut first = Some(first);
     let (mut event_loops, mut stoppers) = (vec![], vec![]);
-    for _ in 0..config.threads.max(1) {
-        let listener = match first.take() {
-            Some(first) => first,
-            None => listener(listen, shares)?,
-        };
+    for listener in all {
         let usual = Options { seal: config.seal.clone(), ..Options::default() };
         let memory = Some(shared.memory.clone());
         let options = match by_packets {
@@ -133,7 +134,7 @@ pub async fn run(
         let strings = by_packets.as_ref().map(|others| strings(&config, others, &shared));
         let parts = Parts {
             network,
-            local: local.clone(),
+            local: local.clone().filter(|_| loops_keep_copies),
             stores: config.cluster.stores.iter().map(|store| store.address).collect(),
             listener,
             acceptor: acceptor.clone(),
@@ -163,6 +164,20 @@ pub async fn run(
         };
         warn_of_reach(listen, config.tls.as_ref(), strangers);
     }
+    let memcached = memcached.map(|(listen, targets, owners)| {
+        let (listen, listeners) = listeners("--memcached-listen", listen, config.threads)?;
+        let served: Vec<&str> = targets.iter().map(|target| &target.name[..]).collect();
+        tracing::info!("memcached clients: {listen}: {}", served.join(", "));
+        if !listen.ip().is_loopback() {
+            tracing::warn!(
+                "--memcached-listen {listen} can be reached from other machines: memcached's clients show no password, and \
+                 all that they say is in the clear; listen on 127.0.0.1 beside the application"
+            );
+        }
+        let shared = shared.clone();
+        MemcachedSide::start(MemcachedParts { listeners, targets, owners, local, shared })
+    });
+    let memcached = memcached.transpose()?;
     let metrics = match config.metrics {
         None => None,
         Some(at) => {
@@ -193,6 +208,9 @@ pub async fn run(
         metrics.abort();
     }
     stoppers.iter().for_each(Stopper::stop);
+    if let Some(memcached) = memcached {
+        memcached.stop(STOPS_WITHIN).await;
+    }
     let all = async {
         for _ in 0..threads.len() {
             ends.recv().await;
@@ -246,6 +264,50 @@ fn strings(config: &Config, others: &str, shared: &GatewayState) -> anyhow::Resu
     let network = Network { keeps_names, errands, direct, counters };
     let backends = backends.collect::<anyhow::Result<_>>()?;
     Ok(JobParts { network, errands: taken, backends, others: others.into() })
+}
+
+/// Where memcached clients come in, to which ports of the stores they lead, and which of these has a
+/// key; none: they do not come in.
+fn memcached_ports(
+    config: &Config,
+    names: &Names,
+) -> anyhow::Result<Option<(SocketAddr, Vec<Target>, Owners)>> {
+    let Config { cluster, tenant, memcached, .. } = config;
+    let Some(listen) = config.memcached_listen else {
+        anyhow::ensure!(
+            memcached.is_empty(),
+            "--memcached: expected where memcached clients come in, too: --memcached-listen ADDR:PORT"
+        );
+        return Ok(None);
+    };
+    anyhow::ensure!(
+        config.seal.is_none() && *tenant == wire::TENANT_OPEN && !cluster.lends_keys(*tenant),
+        "--memcached-listen: memcached clients see keys and values as they are, those of no tenant: leave --tenant and \
+         --seal-key out, or serve them with a gateway of their own"
+    );
+    let connector = Connector::new(config.backend_tls.clone())?;
+    let (mut targets, mut urls, mut of_stores) = (vec![], vec![], vec![]);
+    for store in &cluster.stores {
+        let Store { address, first, last, .. } = store;
+        let url = url_of(store, memcached).with_context(|| {
+            format!(
+                "partitions {first} to {last}, of store {address}: expected its memcached port, by one \
+                 --memcached memcached://HOST:PORT (start the store with --memcached)"
+            )
+        })?;
+        let found = urls.iter().position(|known| *known == url);
+        of_stores.push(found.unwrap_or(targets.len()));
+        if found.is_none() {
+            let target = target("--memcached", url, None, &connector, names)?;
+            anyhow::ensure!(
+                target.login.is_none() && target.database == 0,
+                "--memcached: expected memcached[s]://HOST:PORT alone: memcached has no passwords, and one database"
+            );
+            targets.push(target);
+            urls.push(url);
+        }
+    }
+    Ok(Some((listen, targets, Owners::new(cluster, *tenant, &of_stores))))
 }
 
 /// The RESP ports of the stores, each once; and of each store of the cluster which one is its own.
@@ -335,8 +397,23 @@ fn warn_of_reach(listen: SocketAddr, tls: Option<&ServerFiles>, stranger: Strang
     }
 }
 
-/// A socket that has the address for itself, or shares it with other loops.
-fn listener(listen: SocketAddr, shares: bool) -> anyhow::Result<std::net::TcpListener> {
+/// So many sockets that share an address, and the address.
+fn listeners(
+    option: &str,
+    listen: SocketAddr,
+    count: usize,
+) -> anyhow::Result<(SocketAddr, Vec<std::net::TcpListener>)> {
+    let first = listener(option, listen, count > 1)?;
+    let listen = first.local_addr()?;
+    let mut all = vec![first];
+    while all.len() < count {
+        all.push(listener(option, listen, true)?);
+    }
+    Ok((listen, all))
+}
+
+/// A socket that has the address for itself, or shares it with others.
+fn listener(option: &str, listen: SocketAddr, shares: bool) -> anyhow::Result<std::net::TcpListener> {
     let domain = socket2::Domain::for_address(listen);
     let bind = || {
         let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
@@ -346,7 +423,7 @@ fn listener(listen: SocketAddr, shares: bool) -> anyhow::Result<std::net::TcpLis
         socket.listen(1024)?;
         std::io::Result::Ok(socket.into())
     };
-    bind().with_context(|| format!("--listen {listen}: cannot listen"))
+    bind().with_context(|| format!("{option} {listen}: cannot listen"))
 }
 
 /// How long a read waits for the network before it goes to the store or its Redis.

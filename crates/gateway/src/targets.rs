@@ -1,5 +1,5 @@
-//! Where the gateway's upstreams are: the store's RESP port, and the Redis behind it, from their
-//! URLs.
+//! Where the gateway's upstreams are: the store's RESP or memcached port, and the Redis behind it,
+//! from their URLs.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// What a URL leads to: `redis://[USER[:PASSWORD]@]HOST:PORT`, `rediss://...` for TLS, or
-/// `redis+unix:///PATH`. A name is looked up now, and again by `names`.
+/// `redis+unix:///PATH`; or the same of `memcached`. A name is looked up now, and again by `names`.
 ///
 /// # Errors
 /// It is no such URL, or the name has no address.
@@ -24,10 +24,11 @@ pub(crate) fn target(
     connector: &Connector,
     names: &Names,
 ) -> anyhow::Result<Target> {
-    // Where `redis` is built without TLS, it does not read the other scheme.
-    let (secure, plain) = match url.strip_prefix("rediss://") {
+    // `redis` reads addresses of Redis, and, built without TLS, no secure ones.
+    let behind = url.strip_prefix("memcached").or(url.strip_prefix("redis")).unwrap_or(url);
+    let (secure, plain) = match behind.strip_prefix("s://") {
         Some(rest) => (true, format!("redis://{rest}")),
-        None => (false, url.to_string()),
+        None => (false, format!("redis{behind}")),
     };
     let info = plain
         .into_connection_info()
@@ -66,7 +67,7 @@ pub(crate) fn target(
     let password = password.or(settings.password());
     let user = settings.username().map(String::from);
     let login = password.map(|password| (user, password.to_string()));
-    let role = if option == "--resp" { "the store" } else { "the backend" };
+    let role = if option == "--backend" { "the backend" } else { "the store" };
     Ok(Target {
         role,
         name: format!("{option} {}", info.addr()),

@@ -170,6 +170,6 @@ fn parse(line: &[u8]) -> Line<'_> {
 }
 
 /// The words of a line, as memcached splits it: at spaces, and at nothing else.
-fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     line.split(|byte| *byte == b' ').filter(|word| !word.is_empty())
 }

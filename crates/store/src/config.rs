@@ -230,17 +230,36 @@ impl Config {
                 "a memcached port needs a memcached behind the store, to carry commands out: --backend memcached://HOST:PORT"
             );
         }
-        let is_secure = |at: &RespAddress| matches!(at, RespAddress::Tls(_));
-        match (self.resp.iter().find(|at| is_secure(at)), &self.tls) {
-            (Some(RespAddress::Tls(at)), None) => anyhow::bail!(
-                "--resp rediss://{at}: expected the certificate that clients see: --tls-cert FILE --tls-key FILE"
-            ),
-            (None, Some(_)) => {
-                anyhow::bail!("--tls-cert: no port is for it: expected --resp rediss://ADDR:PORT")
-            }
-            _ => {}
-        }
+        self.check_certificate()?;
         self.check_halves()
+    }
+
+    /// Ports by TLS have a certificate, and a certificate has a port.
+    fn check_certificate(&self) -> anyhow::Result<()> {
+        let resp = self.resp.iter().find_map(|at| match at {
+            RespAddress::Tls(at) => Some(format!("--resp rediss://{at}")),
+            _ => None,
+        });
+        let memcached = self.memcached.iter().find_map(|at| match at {
+            MemcachedAddress::Tls(at) => Some(format!("--memcached memcacheds://{at}")),
+            _ => None,
+        });
+        let has_client_ca = self.tls.as_ref().is_some_and(|files| files.client_ca.is_some());
+        if let Some(port) = memcached.as_ref().filter(|_| self.tls.is_some() && !has_client_ca) {
+            anyhow::bail!(
+                "{port}: memcached asks for no password, so whoever reaches the port would be let in: expected the \
+                 authority of its clients' certificates: --tls-client-ca FILE"
+            );
+        }
+        match (resp.or(memcached), &self.tls) {
+            (Some(port), None) => anyhow::bail!(
+                "{port}: expected the certificate that clients see: --tls-cert FILE --tls-key FILE"
+            ),
+            (None, Some(_)) => anyhow::bail!(
+                "--tls-cert: no port is for it: expected --resp rediss://ADDR:PORT or --memcached memcacheds://ADDR:PORT"
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// Each operation has one taker; those of the store itself are not for others.

@@ -3,17 +3,18 @@
 //!
 //! The store only reads what comes as far as it has to: where a command ends, and which keys it may
 //! change. memcached carries it out, on a connection that is the client's alone, and answers as it
-//! always does. `input` finds the commands that go there together, `exchange` has them carried out,
-//! `connection` is a client's whole life.
+//! always does. `input` finds the commands that go there together, `connection` is a client's whole
+//! life.
 
 mod batch;
 mod connection;
-mod exchange;
 mod input;
 mod output;
 
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, sync::Arc};
 
+use anyhow::Context;
+use tls::{Acceptor, ServerFiles};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
@@ -27,6 +28,8 @@ use connection::Connection;
 pub enum MemcachedAddress {
     /// A TCP port of this machine's loopback; port 0 lets the system choose.
     Tcp(SocketAddr),
+    /// A TCP port by TLS, of any address, to clients that show a certificate.
+    Tls(SocketAddr),
     /// A Unix socket.
     Unix(PathBuf),
 }
@@ -38,14 +41,18 @@ impl FromStr for MemcachedAddress {
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(MemcachedAddress::Unix(path.into()));
         }
-        let address: SocketAddr = text
-            .parse()
-            .map_err(|_| format!("memcached port {text:?}: expected ADDR:PORT or unix:PATH"))?;
+        let wrong = |_| {
+            format!("memcached port {text:?}: expected ADDR:PORT, memcacheds://ADDR:PORT or unix:PATH")
+        };
+        if let Some(address) = text.strip_prefix("memcacheds://") {
+            return Ok(MemcachedAddress::Tls(address.parse().map_err(wrong)?));
+        }
+        let address: SocketAddr = text.parse().map_err(wrong)?;
         if !address.ip().is_loopback() {
             return Err(format!(
                 "memcached port {text}: whoever reaches it reaches the memcached behind it, in the clear and without a \
-                 password: expected an address of the loopback, or unix:PATH; clients elsewhere come by a tunnel that \
-                 ends on this machine"
+                 password: expected an address of the loopback, unix:PATH, or memcacheds://{address} with --tls-cert, \
+                 --tls-key and --tls-client-ca"
             ));
         }
         Ok(MemcachedAddress::Tcp(address))
@@ -78,11 +85,17 @@ impl ClientTaker for PortState {
 /// What the system refused, with the address.
 pub(crate) fn bind(
     addresses: &[MemcachedAddress],
+    tls: Option<&ServerFiles>,
     upstream: Upstream,
     holder: Holder,
 ) -> anyhow::Result<Port> {
+    let acceptor = tls.cloned().map(Acceptor::new).transpose()?;
     let bound = |address: &MemcachedAddress| match address {
         MemcachedAddress::Tcp(address) => Listener::tcp::<PortState>(*address),
+        MemcachedAddress::Tls(address) => {
+            let by = acceptor.clone().context("memcached port: no certificate")?;
+            Listener::tls::<PortState>(*address, by)
+        }
         MemcachedAddress::Unix(path) => Listener::unix::<PortState>(path),
     };
     let listeners = addresses.iter().map(bound).collect::<Result<_, _>>()?;
@@ -99,8 +112,10 @@ mod tests {
         assert_eq!("127.0.0.1:11211".parse(), Ok(tcp("127.0.0.1:11211")));
         assert_eq!("[::1]:0".parse(), Ok(tcp("[::1]:0")));
         assert_eq!("unix:/run/s".parse(), Ok(MemcachedAddress::Unix("/run/s".into())));
+        let by_tls = "memcacheds://10.0.0.1:11211".parse();
+        assert_eq!(by_tls, Ok(MemcachedAddress::Tls("10.0.0.1:11211".parse().unwrap())));
         let beyond = "10.0.0.1:11211".parse::<MemcachedAddress>().unwrap_err();
-        assert!(beyond.contains("a tunnel that ends on this machine"), "{beyond}");
+        assert!(beyond.contains("memcacheds://10.0.0.1:11211 with --tls-cert"), "{beyond}");
         for wrong in ["0.0.0.0:11211", "memcached://127.0.0.1:11211", "11211", "unix:", ""] {
             assert!(wrong.parse::<MemcachedAddress>().is_err(), "{wrong}");
         }

@@ -593,7 +593,7 @@ fn open_port(config: &Config, behind: Behind, holder: Holder) -> anyhow::Result<
             Some(resp_port::bind(&config.resp, config.tls.as_ref(), upstream, holder)?)
         }
         Behind::Memcached(upstream) if !config.memcached.is_empty() => {
-            Some(memcached_port::bind(&config.memcached, upstream, holder)?)
+            Some(memcached_port::bind(&config.memcached, config.tls.as_ref(), upstream, holder)?)
         }
         _ => None,
     })

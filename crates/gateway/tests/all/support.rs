@@ -105,6 +105,8 @@ pub fn config(url: &str) -> Config {
         tls: None,
         resp: vec![url.parse().unwrap()],
         cache_bytes: 0,
+        memcached_listen: None,
+        memcached: vec![],
         network: NetworkUse::Never,
         threads: 1,
         metrics: None,

@@ -26,6 +26,8 @@ use super::{
     shortstop gateway --cluster rack.toml --backend 0-63=redis://10.0.2.1:6379 \
     --backend 64-127=redis://10.0.2.2:6379\n  \
     shortstop gateway --server 10.0.2.1 --resp rediss://10.0.2.1:6390 --backend-ca ca.pem\n  \
+    shortstop gateway --server 10.0.2.1 --memcached-listen 127.0.0.1:11211 \
+    --memcached memcached://127.0.0.1:11311\n  \
     shortstop gateway --cluster rack.toml --tenant 7 --seal-key seal.key\n  \
     redis-cli -p 6380 set user:42 Ada")]
 pub struct Args {
@@ -52,10 +54,18 @@ pub struct Args {
     /// commands on strings do, by packets.
     #[arg(long, value_name = "[PARTITIONS=]URL")]
     resp: Vec<BackendAddress>,
+    /// Address and port for memcached clients, too (text and meta commands). They need no password.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address)]
+    memcached_listen: Option<SocketAddr>,
+    /// The store's memcached port, which carries their commands out: memcached://HOST:PORT, by TLS
+    /// memcacheds://HOST:PORT, or memcached+unix:///PATH. Of several stores each has one: repeat it
+    /// with their partitions, FIRST-LAST=URL.
+    #[arg(long, value_name = "[PARTITIONS=]URL", value_parser = BackendAddress::of_memcached)]
+    memcached: Vec<BackendAddress>,
     /// Which reads go by the network, with --resp: of all keys (always), of hot ones, or never.
     #[arg(long, value_name = "WHICH", default_value = "hot")]
     network: NetworkUse,
-    /// Memory for copies of hot keys, with --resp; 0 keeps none.
+    /// Memory for copies of hot keys, with --resp or --memcached; 0 keeps none.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = cache)]
     cache: usize,
     /// Event loops: one core each.
@@ -105,6 +115,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         tenant: args.tenant,
         backends: args.backends,
         resp: args.resp,
+        memcached_listen: args.memcached_listen,
+        memcached: args.memcached,
         network: args.network,
         cache_bytes: args.cache,
         threads: args.threads,

@@ -13,6 +13,7 @@
 
 use std::{mem::MaybeUninit, sync::Arc, time::Duration};
 
+use memcached::Exchange;
 use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
@@ -23,7 +24,6 @@ use tokio::{
 use super::{
     PortState,
     batch::{Batch, NO_OP},
-    exchange::Exchange,
     input::{Input, Next},
     output::Output,
 };
@@ -40,7 +40,7 @@ enum Fate {
     /// The client's connection ends.
     Ends,
     /// Likewise; memcached has not answered, and until it has these keys are held.
-    Late(Exchange, Hold),
+    Late(Exchange<TcpStream>, Hold),
 }
 
 /// A client and its connection to memcached.
@@ -226,7 +226,7 @@ impl Connection {
     }
 
     /// Tells the client why it gets no more answers.
-    fn tells_failure(&mut self, exchange: &Exchange, may_change: bool, why: &str) {
+    fn tells_failure(&mut self, exchange: &Exchange<TcpStream>, may_change: bool, why: &str) {
         let server = self.state.upstream.server();
         let line = match may_change {
             true => format!(

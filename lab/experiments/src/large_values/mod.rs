@@ -296,6 +296,8 @@ fn with_gateway(
 ) -> anyhow::Result<()> {
     let config = gateway::Config {
         resp: vec![],
+        memcached_listen: None,
+        memcached: vec![],
         network: gateway::NetworkUse::Hot,
         cache_bytes: 0,
         threads: 1,

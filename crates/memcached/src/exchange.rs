@@ -1,32 +1,41 @@
 //! A batch on a connection to memcached: what is still to be sent of it, and how far its answers
 //! have come.
 
-use bytes::{Buf, BytesMut, buf::Chain};
-use memcached::{ReplyScanner, TERMINATOR};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+use std::{
+    future::poll_fn,
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
 };
+
+use bytes::{Buf, BytesMut, buf::Chain};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+
+use crate::{ReplyScanner, TERMINATOR};
 
 /// Room for one read.
 const READ_BYTES: usize = 16 << 10;
 
-/// A batch that is being carried out.
-pub(super) struct Exchange {
-    link: TcpStream,
+/// A batch that is being carried out on a connection of the kind `L`, which somebody has opened.
+#[derive(Debug)]
+pub struct Exchange<L> {
+    link: L,
     request: Chain<BytesMut, &'static [u8]>,
+    /// By TLS, what was written may not have left.
+    lags: bool,
     scanner: ReplyScanner,
     /// What has come and was not looked at.
     input: BytesMut,
     is_over: bool,
 }
 
-impl Exchange {
+impl<L: AsyncRead + AsyncWrite + Unpin> Exchange<L> {
     /// These commands are to be carried out on a connection on which nothing goes on.
-    pub fn new(link: TcpStream, commands: BytesMut) -> Exchange {
+    pub fn new(link: L, commands: BytesMut) -> Exchange<L> {
         Exchange {
             link,
             request: commands.chain(TERMINATOR),
+            lags: false,
             scanner: ReplyScanner::default(),
             input: BytesMut::new(),
             is_over: false,
@@ -44,7 +53,7 @@ impl Exchange {
     }
 
     /// The connection, when everything has been answered.
-    pub fn into_link(self) -> TcpStream {
+    pub fn into_link(self) -> L {
         self.link
     }
 
@@ -54,21 +63,45 @@ impl Exchange {
     /// # Errors
     /// The connection has ended: how.
     pub async fn moves(&mut self, may_read: bool) -> Result<(), String> {
-        let (mut reads, mut writes) = self.link.split();
         if may_read {
             self.input.reserve(READ_BYTES);
         }
-        let moved = tokio::select! {
-            biased;
-            moved = reads.read_buf(&mut self.input), if may_read => moved,
-            moved = writes.write_buf(&mut self.request), if self.request.has_remaining() => moved,
-            else => std::future::pending().await,
-        };
-        match moved {
-            Ok(0) => Err("has closed the connection".into()),
-            Ok(_) => Ok(()),
+        let moved = poll_fn(|context| {
+            if may_read && let Poll::Ready(read) = self.poll_read(context) {
+                return Poll::Ready(read);
+            }
+            self.poll_write(context)
+        });
+        match moved.await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("has closed the connection".into()),
             Err(error) => Err(format!("is gone: {error}")),
         }
+    }
+
+    /// False: nothing comes any more.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let before = self.input.len();
+        let mut read = std::pin::pin!(self.link.read_buf(&mut self.input));
+        ready!(read.as_mut().poll(context))?;
+        Poll::Ready(Ok(self.input.len() > before))
+    }
+
+    /// False: nothing is taken any more. Pending, too, if there is nothing to be sent.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let link = Pin::new(&mut self.link);
+        if self.request.has_remaining() {
+            let written = ready!(link.poll_write(context, self.request.chunk()))?;
+            self.request.advance(written);
+            self.lags = true;
+            return Poll::Ready(Ok(written > 0));
+        }
+        if !self.lags {
+            return Poll::Pending;
+        }
+        ready!(link.poll_flush(context))?;
+        self.lags = false;
+        Poll::Ready(Ok(true))
     }
 
     /// Looks at what has come: `give` gets the answers in it.

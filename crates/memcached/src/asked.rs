@@ -1,0 +1,197 @@
+//! What a command asks for, for one who finds the server that has its keys, or has copies of their
+//! values.
+
+use std::borrow::Cow;
+
+use crate::{line::KEY_BYTES, meta, request::words};
+
+/// Longest value of the flag that is given back as it came.
+const OPAQUE_BYTES: usize = 32;
+
+/// What a command asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked<'a> {
+    /// Values of keys, which may be several servers'.
+    Values(AskedValues<'a>),
+    /// One value and what is known of it, by `mg`, and nothing that a copy could not tell.
+    Item(AskedItem<'a>),
+    /// Something about one key, in whatever way.
+    Key(Cow<'a, [u8]>),
+    /// Something about every key: `flush_all`.
+    Everything,
+    /// Nothing about keys, or about none that a server has: the server's own words are the answer.
+    Server,
+}
+
+/// `get`, `gets`, `gat` or `gats`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskedValues<'a> {
+    /// What stands before the keys: the command, and until when values are to live.
+    pub head: Vec<&'a [u8]>,
+    /// The keys, one at least and none too long, as they were asked for.
+    pub names: Vec<&'a [u8]>,
+    /// Whether the number of each value is asked for, too.
+    pub with_cas: bool,
+    /// It changes nothing.
+    pub only_reads: bool,
+}
+
+/// `mg`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskedItem<'a> {
+    /// The key.
+    pub name: &'a [u8],
+    /// What is asked for, as it was: letters, and `O` with what follows it.
+    pub flags: Vec<&'a [u8]>,
+}
+
+/// What a command asks for that [`RequestParser`](crate::RequestParser) has found: `bytes` are all
+/// of it.
+pub fn asked(bytes: &[u8]) -> Asked<'_> {
+    let end = memchr::memchr(b'\n', bytes).unwrap_or(bytes.len());
+    let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
+    let mut words = words(line);
+    let Some(name) = words.next() else { return Asked::Server };
+    match name {
+        b"get" | b"bget" | b"gets" => values(vec![name], words, name == b"gets", true),
+        b"gat" | b"gats" => match words.next() {
+            Some(until) => values(vec![name, until], words, name == b"gats", false),
+            None => Asked::Server,
+        },
+        b"set" | b"add" | b"replace" | b"append" | b"prepend" | b"cas" | b"delete" | b"incr"
+        | b"decr" | b"touch" => match words.next() {
+            Some(key) => Asked::Key(Cow::Borrowed(key)),
+            None => Asked::Server,
+        },
+        b"mg" | b"ms" | b"md" | b"ma" | b"me" => {
+            let Some(word) = words.next() else { return Asked::Server };
+            let has_length = name == b"ms";
+            let flags: Vec<&[u8]> = words.skip(usize::from(has_length)).collect();
+            if name == b"mg" && word.len() <= KEY_BYTES && may_be_of_copy(&flags) {
+                return Asked::Item(AskedItem { name: word, flags });
+            }
+            meta::key_of(word, flags.iter().copied()).map_or(Asked::Server, Asked::Key)
+        }
+        b"flush_all" => Asked::Everything,
+        _ => Asked::Server,
+    }
+}
+
+fn values<'a>(
+    head: Vec<&'a [u8]>,
+    names: impl Iterator<Item = &'a [u8]>,
+    with_cas: bool,
+    only_reads: bool,
+) -> Asked<'a> {
+    let names: Vec<&[u8]> = names.collect();
+    if names.is_empty() || names.iter().any(|name| name.len() > KEY_BYTES) {
+        return Asked::Server;
+    }
+    Asked::Values(AskedValues { head, names, with_cas, only_reads })
+}
+
+/// Whether flags of `mg` ask for what a copy can tell, and are right: memcached refuses those that
+/// come twice.
+fn may_be_of_copy(flags: &[&[u8]]) -> bool {
+    let is_right = |flag: &[u8]| match flag[0] {
+        b'c' | b'f' | b'k' | b'q' | b's' | b'v' => flag.len() == 1,
+        b'O' => flag.len() <= OPAQUE_BYTES,
+        _ => false,
+    };
+    let comes_once = |(at, flag): (usize, &&[u8])| flags[..at].iter().all(|past| past[0] != flag[0]);
+    flags.iter().all(|flag| is_right(flag)) && flags.iter().enumerate().all(comes_once)
+}
+
+impl AskedItem<'_> {
+    /// The answer of a server that has this value, with these flags of its client's and this
+    /// number, appended to `answer`.
+    pub fn answer(&self, value: &[u8], flags: u32, cas: u64, answer: &mut Vec<u8>) {
+        let with_value = self.flags.contains(&&b"v"[..]);
+        match with_value {
+            true => answer.extend_from_slice(format!("VA {}", value.len()).as_bytes()),
+            false => answer.extend_from_slice(b"HD"),
+        }
+        for flag in &self.flags {
+            match flag[0] {
+                b'c' => answer.extend_from_slice(format!(" c{cas}").as_bytes()),
+                b'f' => answer.extend_from_slice(format!(" f{flags}").as_bytes()),
+                b's' => answer.extend_from_slice(format!(" s{}", value.len()).as_bytes()),
+                b'k' => answer.extend_from_slice(&[b" k", self.name].concat()),
+                b'O' => answer.extend_from_slice(&[b" ", *flag].concat()),
+                _ => {}
+            }
+        }
+        answer.extend_from_slice(b"\r\n");
+        if with_value {
+            answer.extend_from_slice(value);
+            answer.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+impl AskedValues<'_> {
+    /// What a server says of one of the keys, which has this value, with these flags of its
+    /// client's and this number, appended to `answer`.
+    pub fn answer(&self, name: &[u8], value: &[u8], flags: u32, cas: u64, answer: &mut Vec<u8>) {
+        answer.extend_from_slice(&[b"VALUE ", name].concat());
+        answer.extend_from_slice(format!(" {flags} {}", value.len()).as_bytes());
+        if self.with_cas {
+            answer.extend_from_slice(format!(" {cas}").as_bytes());
+        }
+        answer.extend_from_slice(b"\r\n");
+        answer.extend_from_slice(value);
+        answer.extend_from_slice(b"\r\n");
+    }
+
+    /// The same command for some of the keys, appended to `line`.
+    pub fn ask<'b>(&self, names: impl Iterator<Item = &'b [u8]>, line: &mut Vec<u8>) {
+        line.extend_from_slice(&self.head.join(&b' '));
+        for name in names {
+            line.push(b' ');
+            line.extend_from_slice(name);
+        }
+        line.extend_from_slice(b"\r\n");
+    }
+}
+
+/// The values in an answer to `get` and its like, each with its key and as it stands there, with
+/// the line before it; until the end that memcached says.
+///
+/// # Errors
+/// A line that is neither: what memcached says instead of an answer, or the rest of a part of one.
+pub fn values_in(answer: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[u8]), &[u8]>> {
+    let mut rest = answer;
+    std::iter::from_fn(move || {
+        if rest == b"END\r\n" {
+            rest = &[];
+            return None;
+        }
+        match first_value(rest) {
+            Some((name, len)) => {
+                let (value, behind) = rest.split_at(len);
+                rest = behind;
+                Some(Ok((name, value)))
+            }
+            None if rest.is_empty() => None,
+            None => {
+                let end = memchr::memchr(b'\r', rest).unwrap_or(rest.len());
+                let line = &rest[..end];
+                rest = &[];
+                Some(Err(line))
+            }
+        }
+    })
+}
+
+/// The key of the value at the front, and how many bytes it takes.
+fn first_value(answer: &[u8]) -> Option<(&[u8], usize)> {
+    let end = memchr::memchr(b'\n', answer)?;
+    let mut words = words(answer[..end].strip_suffix(b"\r")?);
+    if words.next() != Some(b"VALUE") {
+        return None;
+    }
+    let name = words.next()?;
+    let len = usize::try_from(crate::number::unsigned(words.nth(1)?)?).ok()?;
+    let whole = len.checked_add(end + 3).filter(|whole| *whole <= answer.len())?;
+    answer[..whole].ends_with(b"\r\n").then_some((name, whole))
+}
