@@ -413,7 +413,11 @@ fn listeners(
 }
 
 /// A socket that has the address for itself, or shares it with others.
-fn listener(option: &str, listen: SocketAddr, shares: bool) -> anyhow::Result<std::net::TcpListener> {
+fn listener(
+    option: &str,
+    listen: SocketAddr,
+    shares: bool,
+) -> anyhow::Result<std::net::TcpListener> {
     let domain = socket2::Domain::for_address(listen);
     let bind = || {
         let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;

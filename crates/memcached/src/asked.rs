@@ -98,7 +98,8 @@ fn may_be_of_copy(flags: &[&[u8]]) -> bool {
         b'O' => flag.len() <= OPAQUE_BYTES,
         _ => false,
     };
-    let comes_once = |(at, flag): (usize, &&[u8])| flags[..at].iter().all(|past| past[0] != flag[0]);
+    let comes_once =
+        |(at, flag): (usize, &&[u8])| flags[..at].iter().all(|past| past[0] != flag[0]);
     flags.iter().all(|flag| is_right(flag)) && flags.iter().enumerate().all(comes_once)
 }
 

@@ -119,7 +119,10 @@ fn wrong_in<'a>(flags: impl Iterator<Item = &'a [u8]> + Clone) -> Option<&'stati
 }
 
 /// The name that a word stands for; none if it is no base64, though a flag says so.
-pub(crate) fn key_of<'a>(word: &'a [u8], mut flags: impl Iterator<Item = &'a [u8]>) -> Option<Cow<'a, [u8]>> {
+pub(crate) fn key_of<'a>(
+    word: &'a [u8],
+    mut flags: impl Iterator<Item = &'a [u8]>,
+) -> Option<Cow<'a, [u8]>> {
     if !flags.any(|flag| flag[0] == b'b') {
         return Some(Cow::Borrowed(word));
     }

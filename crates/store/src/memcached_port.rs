@@ -42,7 +42,9 @@ impl FromStr for MemcachedAddress {
             return Ok(MemcachedAddress::Unix(path.into()));
         }
         let wrong = |_| {
-            format!("memcached port {text:?}: expected ADDR:PORT, memcacheds://ADDR:PORT or unix:PATH")
+            format!(
+                "memcached port {text:?}: expected ADDR:PORT, memcacheds://ADDR:PORT or unix:PATH"
+            )
         };
         if let Some(address) = text.strip_prefix("memcacheds://") {
             return Ok(MemcachedAddress::Tls(address.parse().map_err(wrong)?));

@@ -78,12 +78,7 @@ impl SideState {
     }
 
     /// Answers a command from copies, if there is one that may of each of its keys.
-    pub fn values(
-        &self,
-        asked: &AskedValues<'_>,
-        read_ns: u64,
-        out: &mut bytes::BytesMut,
-    ) -> Here {
+    pub fn values(&self, asked: &AskedValues<'_>, read_ns: u64, out: &mut bytes::BytesMut) -> Here {
         let before = out.len();
         for (at, name) in asked.names.iter().enumerate() {
             match self.value(asked, name, read_ns).filter(|_| out.len() - before < ANSWER_BYTES) {

@@ -1,8 +1,10 @@
-//! Real connections through a real gateway to a real Redis, which is needed (`redis-server`).
+//! Real connections through a real gateway to a real Redis or memcached, which are needed
+//! (`redis-server`, `memcached`).
 
 mod answers;
 mod copies;
 mod hostile;
+mod memcached;
 mod names;
 mod network;
 mod operators;

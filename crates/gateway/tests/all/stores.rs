@@ -45,7 +45,7 @@ impl Rack {
     pub fn config(&self) -> Config {
         let of_gateway = self.of_stores.stores.iter().zip(&self.stores).map(|(of, store)| Store {
             address: store.address,
-            resp: store.resp.map(|resp| format!("redis://{resp}")),
+            resp: store.port.map(|resp| format!("redis://{resp}")),
             ..of.clone()
         });
         let cluster = Cluster { stores: of_gateway.collect(), ..self.of_stores.clone() };

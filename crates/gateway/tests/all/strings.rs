@@ -400,7 +400,7 @@ fn keys_that_are_written_back_go_by_packets() {
     let store = store_before(&redis, single(([127, 0, 0, 1], 9).into()));
     let mut cluster = single(store.address);
     // It has a RESP port, which does not have what switches have.
-    cluster.stores[0].resp = store.resp.map(|at| format!("redis://{at}"));
+    cluster.stores[0].resp = store.port.map(|at| format!("redis://{at}"));
     let config = Config { resp: vec![], cluster, tenant: 7, ..config("redis://127.0.0.1:1") };
     let gateway = Gateway::start(config.clone());
     let mut client = gateway.speak();
