@@ -101,6 +101,7 @@ fn store_to(store: &Store) -> proto::Store {
         last: store.last,
         rack: store.rack.into(),
         resp: store.resp.clone().unwrap_or_default(),
+        memcached: store.memcached.clone().unwrap_or_default(),
     }
 }
 
@@ -113,6 +114,7 @@ fn store(store: &proto::Store) -> Result<Store, String> {
             format!("store {}: rack {}: no switch has this id", store.address, store.rack)
         })?,
         resp: Some(store.resp.clone()).filter(|url| !url.is_empty()),
+        memcached: Some(store.memcached.clone()).filter(|url| !url.is_empty()),
     })
 }
 

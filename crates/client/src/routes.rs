@@ -91,6 +91,7 @@ mod tests {
             last,
             rack: 0,
             resp: None,
+            memcached: None,
         };
         let mut cluster = Cluster {
             stores: vec![store(3, 60, 99), store(1, 0, 9), store(2, 10, 59)],

@@ -289,10 +289,11 @@ fn memcached_ports(
     let (mut targets, mut urls, mut of_stores) = (vec![], vec![], vec![]);
     for store in &cluster.stores {
         let Store { address, first, last, .. } = store;
-        let url = url_of(store, memcached).with_context(|| {
+        let in_file = store.memcached.as_deref().filter(|_| memcached.is_empty());
+        let url = in_file.or_else(|| url_of(store, memcached)).with_context(|| {
             format!(
-                "partitions {first} to {last}, of store {address}: expected its memcached port, by one \
-                 --memcached memcached://HOST:PORT (start the store with --memcached)"
+                "partitions {first} to {last}, of store {address}: expected its memcached port, by one --memcached or by \
+                 memcached = \"...\" in the cluster file (start the store with --memcached)"
             )
         })?;
         let found = urls.iter().position(|known| *known == url);

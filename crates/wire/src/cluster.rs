@@ -131,10 +131,39 @@ pub struct Store {
     /// `redis+unix:///PATH`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resp: Option<String>,
+    /// Where gateways find its memcached port, likewise: `memcached://HOST:PORT`,
+    /// `memcacheds://HOST:PORT` or `memcached+unix:///PATH`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memcached: Option<String>,
 }
 
-/// How the URL of a RESP port may begin.
-const RESP_SCHEMES: [&str; 3] = ["redis://", "rediss://", "redis+unix://"];
+/// Where a port of a store's is, for clients of the server behind it.
+struct PortUrl<'a> {
+    /// What it is called in the cluster file.
+    name: &'static str,
+    url: &'a str,
+    /// As a server of this kind is called in URLs.
+    server: &'static str,
+}
+
+impl PortUrl<'_> {
+    fn is_right(&self) -> bool {
+        let behind = self.url.strip_prefix(self.server);
+        let schemes = ["://", "s://", "+unix://"];
+        behind.is_some_and(|behind| schemes.iter().any(|scheme| behind.starts_with(scheme)))
+    }
+}
+
+impl Store {
+    /// The ports that it has.
+    fn port_urls(&self) -> impl Iterator<Item = PortUrl<'_>> {
+        let resp = self.resp.as_deref().map(|url| PortUrl { name: "resp", url, server: "redis" });
+        let memcached = self.memcached.as_deref();
+        let memcached =
+            memcached.map(|url| PortUrl { name: "memcached", url, server: "memcached" });
+        resp.into_iter().chain(memcached)
+    }
+}
 
 /// A tenant as clients, stores and switches know it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -297,8 +326,14 @@ pub enum ClusterError {
 impl Cluster {
     /// One store that owns every one of `partitions` partitions; tenant 0 only.
     pub fn single(address: SocketAddr, partitions: u32) -> Cluster {
-        let store =
-            Store { address, first: 0, last: partitions.saturating_sub(1), rack: 0, resp: None };
+        let store = Store {
+            address,
+            first: 0,
+            last: partitions.saturating_sub(1),
+            rack: 0,
+            resp: None,
+            memcached: None,
+        };
         Cluster {
             scheme: Scheme::Hash,
             digest: None,
@@ -367,13 +402,13 @@ impl Cluster {
         let mut stores: Vec<&Store> = self.stores.iter().collect();
         stores.sort_by_key(|s| s.first);
         let mut next = 0;
-        for Store { address, first, last, rack, resp } in stores {
-            if let Some(url) = resp
-                .as_ref()
-                .filter(|url| !RESP_SCHEMES.iter().any(|scheme| url.starts_with(scheme)))
-            {
+        for store in stores {
+            let Store { address, first, last, rack, .. } = store;
+            if let Some(wrong) = store.port_urls().find(|port| !port.is_right()) {
+                let PortUrl { name, url, server } = wrong;
                 return fail(format!(
-                    "store {address}: resp = {url:?}: expected redis://HOST:PORT, rediss://HOST:PORT or redis+unix:///PATH"
+                    "store {address}: {name} = {url:?}: expected {server}://HOST:PORT, {server}s://HOST:PORT or \
+                     {server}+unix:///PATH"
                 ));
             }
             if *rack > SWITCH_MOST {
@@ -722,7 +757,7 @@ mod tests {
             ),
             (
                 "partitions = 1\n[[store]]\naddress = \"10.0.0.1:7117\"\nfirst = 0\nlast = 0\nresp = \"redis1:6380\"\n",
-                "store 10.0.0.1:7117: resp = \"redis1:6380\": expected redis://HOST:PORT",
+                "store 10.0.0.1:7117: resp = \"redis1:6380\": expected redis://HOST:PORT, rediss://HOST:PORT or redis+unix:///PATH",
             ),
         ];
         for (text, says) in rows {

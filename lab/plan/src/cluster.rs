@@ -57,6 +57,7 @@ impl Plan {
                 last: bound(i + 1).saturating_sub(1),
                 rack: self.rack_of(machine, &ports),
                 resp: None,
+                memcached: None,
             });
         }
         Ok(Cluster {

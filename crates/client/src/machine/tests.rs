@@ -252,7 +252,14 @@ fn writes_to_a_store_are_numbered_in_a_row_whatever_else_is_sent() {
     let other: SocketAddr = ([10, 0, 0, 2], 7117).into();
     let mut cluster = Cluster::single(store(), 2);
     cluster.stores[0].last = 0;
-    cluster.stores.push(wire::Store { address: other, first: 1, last: 1, rack: 0, resp: None });
+    cluster.stores.push(wire::Store {
+        address: other,
+        first: 1,
+        last: 1,
+        rack: 0,
+        resp: None,
+        memcached: None,
+    });
     let mut machine = Machine::new(&cluster, 0, Options::default(), 1).unwrap();
     let mut ids: HashMap<SocketAddr, Vec<u64>> = HashMap::new();
     let mut all = HashSet::new();
@@ -394,6 +401,7 @@ fn an_answer_from_another_store_counts_for_a_read_if_it_says_that_it_is_that_sto
         last: u32::from(n) - 1,
         rack: 0,
         resp: None,
+        memcached: None,
     };
     cluster.stores = (1..=3).map(range).collect();
     let home_of = |datagram: &[u8]| {

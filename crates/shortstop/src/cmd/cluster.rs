@@ -23,6 +23,8 @@ use super::certificates::BackendTrust;
 const STORE_PORT: u16 = 7117;
 /// Where their RESP ports are.
 const RESP_PORT: u16 = 6390;
+/// The first memcached port of stores.
+const MEMCACHED_PORT: u16 = 11311;
 /// How long a node of a Redis Cluster has for an answer.
 const WITHIN: Duration = Duration::from_secs(2);
 
@@ -130,7 +132,17 @@ impl FromStr for PoolMember {
 struct Plan {
     cluster: Cluster,
     /// Where each store listens, where its data is, and where its RESP port is to be.
-    starts: Vec<(SocketAddr, String, Option<String>)>,
+    starts: Vec<StoreStart>,
+}
+
+/// How a store is started.
+struct StoreStart {
+    address: SocketAddr,
+    backend: String,
+    /// Where gateways find its RESP port, if it has one.
+    resp: Option<String>,
+    /// Likewise, its memcached port.
+    memcached: Option<String>,
 }
 
 /// Writes the file.
@@ -183,7 +195,14 @@ fn of_map(map: &SlotMap, scheme: &str, given: &[SocketAddr]) -> anyhow::Result<P
         };
         for (first, last) in &shard.slots {
             let (first, last) = ((*first).into(), (*last).into());
-            stores.push(Store { address, first, last, rack: 0, resp: Some(resp.clone()) });
+            stores.push(Store {
+                address,
+                first,
+                last,
+                rack: 0,
+                resp: Some(resp.clone()),
+                memcached: None,
+            });
         }
         // Its own shard first; the others' masters know the map when all of that shard are away.
         let others = map.shards.iter().map(|other| &other.master);
@@ -194,11 +213,12 @@ fn of_map(map: &SlotMap, scheme: &str, given: &[SocketAddr]) -> anyhow::Result<P
                 nodes.push(node);
             }
         }
-        starts.push((address, nodes.join(","), Some(resp)));
+        let (backend, resp) = (nodes.join(","), Some(resp));
+        starts.push(StoreStart { address, backend, resp, memcached: None });
     }
     stores.sort_by_key(|store| store.first);
     let scheme = Scheme::RedisCluster;
-    let cluster = Cluster { scheme, stores, ..Cluster::single(starts[0].0, CLUSTER_SLOTS) };
+    let cluster = Cluster { scheme, stores, ..Cluster::single(starts[0].address, CLUSTER_SLOTS) };
     Ok(Plan { cluster, starts })
 }
 
@@ -208,8 +228,12 @@ fn pooled(pool: PoolArgs) -> anyhow::Result<Plan> {
     let places = places(&members, &pool.stores.stores)?;
     let (mut stores, mut starts) = (vec![], vec![]);
     for ((at, address), member) in (0..).zip(places).zip(&members) {
-        stores.push(Store { address, first: at, last: at, rack: 0, resp: None });
-        starts.push((address, format!("memcached://{member}"), None));
+        let scheme = if address.ip().is_loopback() { "memcached" } else { "memcacheds" };
+        let port = SocketAddr::new(address.ip(), MEMCACHED_PORT + at as u16);
+        let memcached = Some(format!("{scheme}://{port}"));
+        let backend = format!("memcached://{member}");
+        starts.push(StoreStart { address, backend, resp: None, memcached: memcached.clone() });
+        stores.push(Store { address, first: at, last: at, rack: 0, resp: None, memcached });
     }
     let server =
         |PoolMember { at, weight }: PoolMember| PoolServer { name: at.to_string(), weight };
@@ -221,7 +245,7 @@ fn pooled(pool: PoolArgs) -> anyhow::Result<Plan> {
         servers: pool.servers.into_iter().map(server).collect(),
         partitions: stores.len() as u32,
         stores,
-        ..Cluster::single(starts[0].0, 1)
+        ..Cluster::single(starts[0].address, 1)
     };
     Ok(Plan { cluster, starts })
 }
@@ -261,18 +285,27 @@ impl Plan {
         let mut text = String::from(
             "# Written by `shortstop cluster`. Everybody who takes part needs the same file. The stores:\n",
         );
-        for (address, backend, resp) in &self.starts {
+        for StoreStart { address, backend, resp, memcached } in &self.starts {
             let _ = write!(
                 text,
                 "#   shortstop store --cluster cluster.toml --listen {address} --backend {backend}"
             );
+            // In the clear an address is of the loopback, and stands without a scheme.
             if let Some(resp) = resp {
-                // In the clear an address is of the loopback, and stands without a scheme.
-                let resp = resp.strip_prefix("redis://").unwrap_or(resp);
-                let _ = write!(text, " --resp {resp}");
-                if resp.starts_with("rediss://") {
-                    text.push_str(" --tls-cert store.pem --tls-key store.key");
-                }
+                let _ = write!(text, " --resp {}", resp.strip_prefix("redis://").unwrap_or(resp));
+            }
+            if let Some(port) = memcached {
+                let at = port.strip_prefix("memcached://").unwrap_or(port);
+                let _ = write!(text, " --memcached {at}");
+            }
+            let is_secure = |url: &Option<String>, scheme| {
+                url.as_ref().is_some_and(|url| url.starts_with(scheme))
+            };
+            if is_secure(resp, "rediss://") {
+                text.push_str(" --tls-cert store.pem --tls-key store.key");
+            }
+            if is_secure(memcached, "memcacheds://") {
+                text.push_str(" --tls-cert store.pem --tls-key store.key --tls-client-ca ca.pem");
             }
             text.push('\n');
         }
@@ -280,8 +313,8 @@ impl Plan {
     }
 
     fn to_json(&self) -> anyhow::Result<String> {
-        let starts = self.starts.iter().map(|(address, backend, resp)| {
-            json!({ "address": address, "backend": backend, "resp": resp })
+        let starts = self.starts.iter().map(|StoreStart { address, backend, resp, memcached }| {
+            json!({ "address": address, "backend": backend, "resp": resp, "memcached": memcached })
         });
         let whole = json!({
             "cluster": serde_json::to_value(&self.cluster)?,

@@ -360,6 +360,7 @@ fn copies_of_keys_that_are_another_stores_now_are_called_back() {
         last: partition,
         rack: 0,
         resp: None,
+        memcached: None,
     };
     cluster.stores = vec![own(me, partition), own(other, 1 - partition)];
     let config = Arc::make_mut(&mut store.engine.facts.config);

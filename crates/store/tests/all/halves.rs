@@ -200,6 +200,7 @@ fn other_stores_keys_reach_a_half_that_wants_them() {
         last: partition,
         rack: 0,
         resp: None,
+        memcached: None,
     };
     for wanted in [false, true] {
         let mut config = config();

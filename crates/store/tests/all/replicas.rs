@@ -51,7 +51,14 @@ fn cluster(addresses: [SocketAddr; 2]) -> Cluster {
     cluster.partitions = 2;
     cluster.stores = (0..)
         .zip(addresses)
-        .map(|(at, address)| wire::Store { address, first: at, last: at, rack: 0, resp: None })
+        .map(|(at, address)| wire::Store {
+            address,
+            first: at,
+            last: at,
+            rack: 0,
+            resp: None,
+            memcached: None,
+        })
         .collect();
     cluster
 }

@@ -140,7 +140,7 @@ proptest! {
         let mut first = 0;
         for count in counts {
             let last = first + count - 1;
-            cluster.stores.push(crate::Store { address: ([10, 0, 0, 1], 7117).into(), first, last, rack: first as u16 % 3, resp: (first % 2 == 0).then(|| "redis+unix:///run/s".into()) });
+            cluster.stores.push(crate::Store { address: ([10, 0, 0, 1], 7117).into(), first, last, rack: first as u16 % 3, resp: (first % 2 == 0).then(|| "redis+unix:///run/s".into()), memcached: (first % 3 == 0).then(|| "memcacheds://h:1".into()) });
             first = last + 1;
         }
         let secret = hex::encode(secret.map(|byte| byte | 1));
@@ -177,7 +177,7 @@ proptest! {
         let mut first = 0;
         for (port, count) in (1..).zip(counts) {
             let last = first + count - 1;
-            cluster.stores.push(crate::Store { address: ([10, 0, 0, 1], port).into(), first, last, rack: 0, resp: None });
+            cluster.stores.push(crate::Store { address: ([10, 0, 0, 1], port).into(), first, last, rack: 0, resp: None, memcached: None });
             first = last + 1;
         }
         let all = cluster.stores.iter().map(|store| store.address);

@@ -79,6 +79,7 @@ fn config_of(store: usize) -> Config {
         last: at as u32,
         rack: 0,
         resp: None,
+        memcached: None,
     };
     config.cluster.stores = (0..STORES).map(store).collect();
     config.cluster.tenants.push(wire::Tenant::new(KEYED, "09".repeat(16)));
