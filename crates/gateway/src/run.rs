@@ -266,8 +266,8 @@ fn strings(config: &Config, others: &str, shared: &GatewayState) -> anyhow::Resu
     Ok(JobParts { network, errands: taken, backends, others: others.into() })
 }
 
-/// Where memcached clients come in, to which ports of the stores they lead, and which of these has a
-/// key; none: they do not come in.
+/// Where memcached clients come in, to which ports of the stores that leads, and which of these has
+/// a key; none: they do not come in.
 fn memcached_ports(
     config: &Config,
     names: &Names,

@@ -61,6 +61,10 @@ pub(crate) fn line<'a>(name: &[u8], words: impl Iterator<Item = &'a [u8]> + Clon
             )
             .into(),
         ),
+        // A web page has its browser send commands of its own behind the head of a request.
+        _ if words.last().is_some_and(|word| word.starts_with(b"HTTP/")) => {
+            Line::RefusedForGood("".into())
+        }
         _ => Line::refused("ERROR"),
     }
 }

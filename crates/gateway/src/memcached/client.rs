@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 
 use ::client::kit::now_ns;
 use bytes::{Buf, Bytes, BytesMut};
-use memcached::{Asked, Class, Exchange, Front, Limits, RequestParser};
+use memcached::{Class, CommandSubject, Exchange, Front, Limits, RequestParser};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -20,12 +20,10 @@ use tokio::{
 use super::{
     joint,
     links::Link,
-    serve::{Held, Here, SideState},
+    servers::ANSWERS_WITHIN,
+    state::{CopyCoverage, HeldMemory, SideState},
 };
 
-/// How long a server may take for the next part of an answer: longer than a store waits for its
-/// memcached, which it tells of.
-pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// How long a client that is sent away may take for the last answers.
 const LINGERS: Duration = Duration::from_secs(5);
 /// Bytes of commands that are taken from a client before earlier ones have been carried out.
@@ -73,7 +71,7 @@ struct Batch {
 }
 
 /// The connection ends.
-struct Over;
+struct ConnectionEnd;
 
 /// An exchange that did not come to its end.
 struct Failure {
@@ -91,7 +89,7 @@ pub(super) struct Client {
     out: BytesMut,
     parser: RequestParser,
     limits: Limits,
-    held: Held,
+    held: HeldMemory,
     /// The client sends nothing more.
     has_ended: bool,
 }
@@ -99,7 +97,7 @@ pub(super) struct Client {
 impl Client {
     /// One that has been taken in.
     pub fn new(state: Arc<SideState>, stream: TcpStream) -> Client {
-        let held = Held::new(state.clone());
+        let held = HeldMemory::new(state.clone());
         Client {
             state,
             stream,
@@ -123,7 +121,7 @@ impl Client {
     }
 
     /// Ok: what is left is to be sent.
-    async fn runs(&mut self, stopping: &mut watch::Receiver<bool>) -> Result<(), Over> {
+    async fn runs(&mut self, stopping: &mut watch::Receiver<bool>) -> Result<(), ConnectionEnd> {
         loop {
             if !self.held.is(self.input.capacity() + self.out.capacity()) {
                 self.says(b"SERVER_ERROR out of memory\r\n");
@@ -153,7 +151,7 @@ impl Client {
     }
 
     /// Sends what is there, or reads what comes.
-    async fn waits(&mut self, stopping: &mut watch::Receiver<bool>) -> Result<(), Over> {
+    async fn waits(&mut self, stopping: &mut watch::Receiver<bool>) -> Result<(), ConnectionEnd> {
         let has_room = self.out.len() < OUTPUT_BYTES
             && self.input.len() < INPUT_BYTES.max(self.parser.wanted() + READ_BYTES);
         let may_read = has_room && !self.has_ended;
@@ -165,14 +163,14 @@ impl Client {
         tokio::select! {
             biased;
             sent = writes.write_buf(&mut self.out), if !self.out.is_empty() => match sent {
-                Ok(0) | Err(_) => return Err(Over),
+                Ok(0) | Err(_) => return Err(ConnectionEnd),
                 Ok(len) => counters.total_net_output_bytes.add(len as u64),
             },
             taken = reads.read_buf(&mut self.input), if may_read => match taken {
                 // What has come is carried out: `echo ... | nc` closes its half first.
                 Ok(0) => self.has_ended = true,
                 Ok(len) => counters.total_net_input_bytes.add(len as u64),
-                Err(_) => return Err(Over),
+                Err(_) => return Err(ConnectionEnd),
             },
             _ = stopping.changed() => {}
         }
@@ -219,30 +217,34 @@ impl Client {
             self.state.shared.counters.total_commands_processed.add_one();
             let servers = &self.state.servers;
             let command = &self.input[..len];
-            let server = match memcached::asked(command) {
-                Asked::Item(item) if self.state.item(&item, read_ns, &mut self.out) => {
+            let server = match memcached::subject(command) {
+                CommandSubject::Item(item) if self.state.item(&item, read_ns, &mut self.out) => {
                     self.input.advance(len);
                     continue;
                 }
-                Asked::Item(item) => servers.of(item.name),
-                Asked::Values(asked) => match self.state.values(&asked, read_ns, &mut self.out) {
-                    Here::All => {
-                        self.input.advance(len);
-                        continue;
+                CommandSubject::Item(item) => servers.of(item.name),
+                CommandSubject::Values(asked) => {
+                    match self.state.values(&asked, read_ns, &mut self.out) {
+                        CopyCoverage::All => {
+                            self.input.advance(len);
+                            continue;
+                        }
+                        CopyCoverage::None if servers.have_all(&asked) => {
+                            servers.of(asked.names[0])
+                        }
+                        _ => return Step::Joint(self.input.split_to(len).freeze()),
                     }
-                    Here::None if servers.have_all(&asked) => servers.of(asked.names[0]),
-                    _ => return Step::Joint(self.input.split_to(len).freeze()),
-                },
-                Asked::Key(name) => servers.of(&name),
-                Asked::Everything => {
+                }
+                CommandSubject::Key(name) => servers.of(&name),
+                CommandSubject::Everything => {
                     return Step::Everything(self.input.split_to(len).freeze(), is_silent);
                 }
-                Asked::Server if servers.count() > 1 && command.starts_with(b"stats") => {
+                CommandSubject::Server if servers.count() > 1 && command.starts_with(b"stats") => {
                     self.input.advance(len);
                     self.says(STATS);
                     continue;
                 }
-                Asked::Server => 0,
+                CommandSubject::Server => 0,
             };
             let answered = usize::from(!is_silent);
             return Step::Forward(self.batch(server, len, answered, changes));
@@ -263,13 +265,13 @@ impl Client {
                 break;
             };
             let command = &self.input[len..len + request.len];
-            let is_there = match memcached::asked(command) {
-                Asked::Item(item) => servers.of(item.name) == server,
-                Asked::Key(name) => servers.of(&name) == server,
-                Asked::Values(asked) => {
+            let is_there = match memcached::subject(command) {
+                CommandSubject::Item(item) => servers.of(item.name) == server,
+                CommandSubject::Key(name) => servers.of(&name) == server,
+                CommandSubject::Values(asked) => {
                     servers.have_all(&asked) && servers.of(asked.names[0]) == server
                 }
-                Asked::Everything | Asked::Server => false,
+                CommandSubject::Everything | CommandSubject::Server => false,
             };
             if !is_there {
                 break;
@@ -287,7 +289,7 @@ impl Client {
     ///
     /// # Errors
     /// Nothing more can be said to the client than there is.
-    async fn forward(&mut self, batch: Batch) -> Result<(), Over> {
+    async fn forward(&mut self, batch: Batch) -> Result<(), ConnectionEnd> {
         let state = self.state.clone();
         let links = state.servers.links(batch.server);
         let mut kept = links.kept();
@@ -316,7 +318,7 @@ impl Client {
                 links.forget();
                 continue;
             }
-            let Some(why) = failure.why else { return Err(Over) };
+            let Some(why) = failure.why else { return Err(ConnectionEnd) };
             let name = links.name();
             let line = match batch.changes {
                 true => format!(
@@ -328,7 +330,7 @@ impl Client {
             if !failure.is_within_answer {
                 self.says(line.as_bytes());
             }
-            return Err(Over);
+            return Err(ConnectionEnd);
         }
     }
 
@@ -371,13 +373,13 @@ impl Client {
 
     /// Answers a command of values that several servers have, or that are here in part: some of
     /// its keys at a time, and what they have has left before the next.
-    async fn joint(&mut self, command: &[u8]) -> Result<(), Over> {
-        let Asked::Values(asked) = memcached::asked(command) else { return Ok(()) };
+    async fn joint(&mut self, command: &[u8]) -> Result<(), ConnectionEnd> {
+        let CommandSubject::Values(asked) = memcached::subject(command) else { return Ok(()) };
         let state = self.state.clone();
         for names in asked.names.chunks(KEYS) {
             while self.out.len() >= OUTPUT_BYTES {
                 if matches!(self.stream.write_buf(&mut self.out).await, Ok(0) | Err(_)) {
-                    return Err(Over);
+                    return Err(ConnectionEnd);
                 }
             }
             let read_ns = now_ns();

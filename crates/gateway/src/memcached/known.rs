@@ -29,7 +29,7 @@ const ANSWER_BYTES: usize = 1024;
 
 /// What memcached has beside a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Beside {
+pub(super) struct ItemFacts {
     /// What its client gave.
     pub flags: u32,
     /// memcached's number of it.
@@ -39,11 +39,11 @@ pub(super) struct Beside {
 struct KnownKey {
     version: u64,
     /// None: copies of this version may not answer, for memcached would say more.
-    beside: Option<Beside>,
+    beside: Option<ItemFacts>,
 }
 
 /// What is known of keys, by their names.
-pub(super) struct Known {
+pub(super) struct KnownItems {
     keys: RwLock<HashMap<Box<[u8]>, KnownKey>>,
     wanted: mpsc::Sender<Box<[u8]>>,
     /// Those that are in the queue, or asked about.
@@ -53,11 +53,11 @@ pub(super) struct Known {
 /// What is to be asked.
 pub(super) struct Questions(mpsc::Receiver<Box<[u8]>>);
 
-impl Known {
-    /// Nothing yet. Somebody has to ask: [`Known::asks`].
-    pub fn new() -> (Known, Questions) {
+impl KnownItems {
+    /// Nothing yet. Somebody has to ask: [`KnownItems::asks`].
+    pub fn new() -> (KnownItems, Questions) {
         let (wanted, questions) = mpsc::channel(WANTED);
-        let known = Known { keys: RwLock::default(), wanted, under_way: Mutex::default() };
+        let known = KnownItems { keys: RwLock::default(), wanted, under_way: Mutex::default() };
         (known, Questions(questions))
     }
 
@@ -65,7 +65,7 @@ impl Known {
     ///
     /// # Errors
     /// It is not known; whether to ask.
-    pub fn beside(&self, name: &[u8], version: u64) -> Result<Beside, bool> {
+    pub fn beside(&self, name: &[u8], version: u64) -> Result<ItemFacts, bool> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         match keys.get(name).filter(|known| known.version == version) {
             Some(known) => known.beside.ok_or(false),
@@ -112,7 +112,7 @@ impl Known {
         under_way.remove(&name);
     }
 
-    fn remember(&self, name: &[u8], version: u64, beside: Option<Beside>) {
+    fn remember(&self, name: &[u8], version: u64, beside: Option<ItemFacts>) {
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         if keys.len() >= KEYS && !keys.contains_key(name) {
             keys.clear();
@@ -123,7 +123,7 @@ impl Known {
 
 /// What an answer to `mg KEY f c k` says; none: it is no such answer. Where it says more, or has
 /// the key's name in another form, only memcached itself can answer for this value.
-fn beside_in(answer: &[u8], name: &[u8]) -> Option<Option<Beside>> {
+fn beside_in(answer: &[u8], name: &[u8]) -> Option<Option<ItemFacts>> {
     let line = std::str::from_utf8(answer.strip_suffix(b"\r\n")?).ok()?;
     let mut words = line.split(' ');
     if words.next() != Some("HD") {
@@ -132,7 +132,7 @@ fn beside_in(answer: &[u8], name: &[u8]) -> Option<Option<Beside>> {
     let flags = words.next()?.strip_prefix('f')?.parse().ok()?;
     let cas = words.next()?.strip_prefix('c')?.parse().ok()?;
     let is_named = words.next()?.strip_prefix('k')?.as_bytes() == name;
-    Some((is_named && words.next().is_none()).then_some(Beside { flags, cas }))
+    Some((is_named && words.next().is_none()).then_some(ItemFacts { flags, cas }))
 }
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn what_memcached_says_beside_a_value() {
         let said = |answer: &str| beside_in(answer.as_bytes(), b"k");
-        let beside = Beside { flags: 4_294_967_295, cas: 18_446_744_073_709_551_615 };
+        let beside = ItemFacts { flags: 4_294_967_295, cas: 18_446_744_073_709_551_615 };
         let longest = "HD f4294967295 c18446744073709551615 kk\r\n";
         assert_eq!(said(longest), Some(Some(beside)));
         // Stale, about to be made anew by somebody, or written under a name of any bytes.
@@ -158,8 +158,8 @@ mod tests {
 
     #[test]
     fn what_is_known_is_known_of_one_version() {
-        let (known, mut questions) = Known::new();
-        let beside = Beside { flags: 5, cas: 7 };
+        let (known, mut questions) = KnownItems::new();
+        let beside = ItemFacts { flags: 5, cas: 7 };
         assert_eq!(known.beside(b"k", 1), Err(true));
         known.remember(b"k", 1, Some(beside));
         assert_eq!(known.beside(b"k", 1), Ok(beside));
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_is_known_has_a_bound() {
-        let (known, _questions) = Known::new();
+        let (known, _questions) = KnownItems::new();
         for number in 0..=KEYS {
             known.remember(number.to_string().as_bytes(), 1, None);
         }

@@ -12,5 +12,6 @@ mod known;
 mod links;
 mod serve;
 mod servers;
+mod state;
 
 pub(crate) use serve::{MemcachedParts, MemcachedSide};

@@ -1,14 +1,17 @@
 //! The stores' memcached ports, and which of them has a key.
 
+use std::time::Duration;
+
 use bytes::BytesMut;
 use memcached::{AskedValues, Exchange};
 use tokio::time::timeout;
 
-use super::{
-    client::ANSWERS_WITHIN,
-    links::{Link, Links},
-};
+use super::links::{Link, Links};
 use crate::loops::{Target, owners::Owners};
+
+/// How long a server may take for the next part of an answer: longer than a store waits for its
+/// memcached, which it tells of.
+pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 
 /// All ports.
 pub(super) struct Servers {

@@ -112,10 +112,10 @@ pub struct Serve {
     #[arg(long, value_name = "[rediss://]ADDR:PORT|unix:PATH", value_delimiter = ',')]
     resp: Vec<RespAddress>,
     /// Speak memcached's own protocol here (text and meta commands, over TCP) to clients that need
-    /// not know of copies: a port of the loopback, a Unix socket, or by TLS (memcacheds://ADDR:PORT,
-    /// with --tls-client-ca) a port of any address. Needs a memcached as the backend. What is
-    /// written here is answered when no switch serves the old value any more. Several, separated by
-    /// commas.
+    /// not know of copies: a port of the loopback, a Unix socket, or by TLS
+    /// (memcacheds://ADDR:PORT, with --tls-client-ca) a port of any address. Needs a memcached as
+    /// the backend. What is written here is answered when no switch serves the old value any more.
+    /// Several, separated by commas.
     #[arg(long, value_name = "[memcacheds://]ADDR:PORT|unix:PATH", value_delimiter = ',')]
     memcached: Vec<MemcachedAddress>,
     #[command(flatten)]

@@ -10,7 +10,7 @@ const OPAQUE_BYTES: usize = 32;
 
 /// What a command asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked<'a> {
+pub enum CommandSubject<'a> {
     /// Values of keys, which may be several servers'.
     Values(AskedValues<'a>),
     /// One value and what is known of it, by `mg`, and nothing that a copy could not tell.
@@ -47,33 +47,34 @@ pub struct AskedItem<'a> {
 
 /// What a command asks for that [`RequestParser`](crate::RequestParser) has found: `bytes` are all
 /// of it.
-pub fn asked(bytes: &[u8]) -> Asked<'_> {
+pub fn subject(bytes: &[u8]) -> CommandSubject<'_> {
     let end = memchr::memchr(b'\n', bytes).unwrap_or(bytes.len());
     let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
     let mut words = words(line);
-    let Some(name) = words.next() else { return Asked::Server };
+    let Some(name) = words.next() else { return CommandSubject::Server };
     match name {
         b"get" | b"bget" | b"gets" => values(vec![name], words, name == b"gets", true),
         b"gat" | b"gats" => match words.next() {
             Some(until) => values(vec![name, until], words, name == b"gats", false),
-            None => Asked::Server,
+            None => CommandSubject::Server,
         },
         b"set" | b"add" | b"replace" | b"append" | b"prepend" | b"cas" | b"delete" | b"incr"
         | b"decr" | b"touch" => match words.next() {
-            Some(key) => Asked::Key(Cow::Borrowed(key)),
-            None => Asked::Server,
+            Some(key) => CommandSubject::Key(Cow::Borrowed(key)),
+            None => CommandSubject::Server,
         },
         b"mg" | b"ms" | b"md" | b"ma" | b"me" => {
-            let Some(word) = words.next() else { return Asked::Server };
+            let Some(word) = words.next() else { return CommandSubject::Server };
             let has_length = name == b"ms";
             let flags: Vec<&[u8]> = words.skip(usize::from(has_length)).collect();
             if name == b"mg" && word.len() <= KEY_BYTES && may_be_of_copy(&flags) {
-                return Asked::Item(AskedItem { name: word, flags });
+                return CommandSubject::Item(AskedItem { name: word, flags });
             }
-            meta::key_of(word, flags.iter().copied()).map_or(Asked::Server, Asked::Key)
+            meta::key_of(word, flags.iter().copied())
+                .map_or(CommandSubject::Server, CommandSubject::Key)
         }
-        b"flush_all" => Asked::Everything,
-        _ => Asked::Server,
+        b"flush_all" => CommandSubject::Everything,
+        _ => CommandSubject::Server,
     }
 }
 
@@ -82,12 +83,12 @@ fn values<'a>(
     names: impl Iterator<Item = &'a [u8]>,
     with_cas: bool,
     only_reads: bool,
-) -> Asked<'a> {
+) -> CommandSubject<'a> {
     let names: Vec<&[u8]> = names.collect();
     if names.is_empty() || names.iter().any(|name| name.len() > KEY_BYTES) {
-        return Asked::Server;
+        return CommandSubject::Server;
     }
-    Asked::Values(AskedValues { head, names, with_cas, only_reads })
+    CommandSubject::Values(AskedValues { head, names, with_cas, only_reads })
 }
 
 /// Whether flags of `mg` ask for what a copy can tell, and are right: memcached refuses those that
@@ -195,4 +196,115 @@ fn first_value(answer: &[u8]) -> Option<(&[u8], usize)> {
     let len = usize::try_from(crate::number::unsigned(words.nth(1)?)?).ok()?;
     let whole = len.checked_add(end + 3).filter(|whole| *whole <= answer.len())?;
     answer[..whole].ends_with(b"\r\n").then_some((name, whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a command asks for, in short.
+    fn shown(bytes: &str) -> String {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let joined = |words: &[&[u8]]| text(&words.join(&b','));
+        match subject(bytes.as_bytes()) {
+            CommandSubject::Values(AskedValues { head, names, with_cas, only_reads }) => {
+                let (cas, reads) =
+                    (if with_cas { "#" } else { "" }, if only_reads { "" } else { "!" });
+                format!("{}{cas}{reads}: {}", joined(&head), joined(&names))
+            }
+            CommandSubject::Item(AskedItem { name, flags }) => {
+                format!("item {} {}", text(name), joined(&flags))
+            }
+            CommandSubject::Key(name) => format!("key {}", text(&name)),
+            CommandSubject::Everything => "everything".into(),
+            CommandSubject::Server => "server".into(),
+        }
+    }
+
+    #[test]
+    fn what_commands_ask_for() {
+        let long = "k".repeat(251);
+        let rows = [
+            ("get a\r\n", "get: a"),
+            (" get  a b \n", "get: a,b"),
+            ("bget a\r\n", "bget: a"),
+            ("gets a a\r\n", "gets#: a,a"),
+            ("gat 10 a b\r\n", "gat,10!: a,b"),
+            ("gats 10 a\r\n", "gats,10#!: a"),
+            ("get\r\n", "server"),
+            ("gat 10\r\n", "server"),
+            (&format!("get a {long}\r\n"), "server"),
+            ("mg a\r\n", "item a "),
+            ("mg a v f c s k q Oabc\r\n", "item a v,f,c,s,k,q,Oabc"),
+            ("mg a v t\r\n", "key a"),
+            ("mg a v v\r\n", "key a"),
+            ("mg a N30\r\n", "key a"),
+            ("mg a v1\r\n", "key a"),
+            (&format!("mg a O{}\r\n", "x".repeat(32)), "key a"),
+            ("mg YSBi b v\r\n", "key a b"),
+            ("ms YSBi 1 b\r\nv\r\n", "key a b"),
+            ("ms b 1\r\nv\r\n", "key b"),
+            ("md a q\r\n", "key a"),
+            ("me a\r\n", "key a"),
+            ("mg\r\n", "server"),
+            ("set a 0 0 5\r\nget b\r\n", "key a"),
+            ("delete a noreply\r\n", "key a"),
+            ("delete\r\n", "server"),
+            ("flush_all 0\r\n", "everything"),
+            ("version\r\n", "server"),
+            ("stats\r\n", "server"),
+        ];
+        for (bytes, expected) in rows {
+            assert_eq!(shown(bytes), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_copy_answers_as_memcached_does() {
+        let of_item = |bytes: &str| {
+            let CommandSubject::Item(item) = subject(bytes.as_bytes()) else { panic!("{bytes}") };
+            let mut answer = vec![];
+            item.answer(b"abc", 7, 9, &mut answer);
+            String::from_utf8(answer).unwrap()
+        };
+        assert_eq!(of_item("mg k\r\n"), "HD\r\n");
+        assert_eq!(of_item("mg k q s O1 f c k\r\n"), "HD s3 O1 f7 c9 kk\r\n");
+        assert_eq!(of_item("mg k v f q\r\n"), "VA 3 f7\r\nabc\r\n");
+        let of_values = |bytes: &str| {
+            let CommandSubject::Values(values) = subject(bytes.as_bytes()) else {
+                panic!("{bytes}")
+            };
+            let mut answer = vec![];
+            for name in &values.names {
+                values.answer(name, b"abc", 7, 9, &mut answer);
+            }
+            String::from_utf8(answer).unwrap()
+        };
+        assert_eq!(of_values("get k j\r\n"), "VALUE k 7 3\r\nabc\r\nVALUE j 7 3\r\nabc\r\n");
+        assert_eq!(of_values("gets k\r\n"), "VALUE k 7 3 9\r\nabc\r\n");
+    }
+
+    #[test]
+    fn values_are_found_in_an_answer_and_what_is_none_is_told() {
+        let found = |answer: &'static str| -> Vec<Result<String, String>> {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let each = values_in(answer.as_bytes());
+            each.map(|value| {
+                value.map(|(name, bytes)| format!("{}={}", text(name), bytes.len())).map_err(text)
+            })
+            .collect()
+        };
+        let two = "VALUE a 0 5\r\nEND\r\n\r\nVALUE b 1 0 9\r\n\r\nEND\r\n";
+        assert_eq!(found(two), [Ok("a=20".into()), Ok("b=17".into())]);
+        assert_eq!(found("END\r\n"), []);
+        assert_eq!(found(""), []);
+        assert_eq!(found("SERVER_ERROR x\r\n"), [Err("SERVER_ERROR x".into())]);
+        let half = "VALUE a 0 1\r\nv\r\nSERVER_ERROR out\r\n";
+        assert_eq!(found(half), [Ok("a=16".into()), Err("SERVER_ERROR out".into())]);
+        for wrong in
+            ["VALUE a 0 9\r\nv\r\n", "VALUE a 0 x\r\n", "VALUE a 0 1\r\nvvv\r\nEND\r\n", "VA"]
+        {
+            assert!(matches!(&found(wrong)[..], [Err(_)]), "{wrong:?}: {:?}", found(wrong));
+        }
+    }
 }
