@@ -110,10 +110,11 @@ start_cluster() {
 	done
 }
 
-# The sides before a Redis Cluster: FOLDER. The plain side has one where clients are of a cluster.
+# The sides before a Redis Cluster: FOLDER. The plain side has one where clients are of a cluster, and
+# then as many gateways as it has masters look like nodes.
 start_cluster_sides() {
 	into=$1
-	set -- $(free_ports 19)
+	set -- $(free_ports 21)
 	plain_port=$1
 	if is_of_cluster; then
 		start_cluster "$into" plain "$1" "$2" "$3" "$4" "$5" "$6"
@@ -133,10 +134,19 @@ start_cluster_sides() {
 	while read -r words; do
 		start "$into/through" "store-${words##*:}" "$SHORTSTOP" $words
 	done <"$into/stores"
-	start "$into/through" gateway "$SHORTSTOP" gateway --cluster cluster.toml --network "$network" --listen "127.0.0.1:$through_port"
+	gateways=$through_port nodes=
+	if is_of_cluster; then
+		gateways="$7 $8 $9" nodes="--node 127.0.0.1:$7 --node 127.0.0.1:$8 --node 127.0.0.1:$9"
+	fi
+	for port in $gateways; do
+		start "$into/through" "gateway-$port" "$SHORTSTOP" gateway --cluster cluster.toml --network "$network" $nodes --listen "127.0.0.1:$port"
+	done
 	# Of each store a key: it takes writes.
 	for key in a b c; do
-		await "$through_port" gateway del "$key"
+		await "$through_port" "gateway-$through_port" del "$key"
+	done
+	for port in $gateways; do
+		await "$port" "gateway-$port" ping
 	done
 }
 

@@ -105,7 +105,7 @@ run_suite() {
 	redis-py-cluster)
 		cd "$home/sources/redis" || exit 2
 		pytest -m 'not onlynoncluster and not redismod' --redis-url "redis://127.0.0.1:$PORT/0" --protocol "$PROTOCOL" \
-			--redis-cluster-nodes "$NODES" tests/test_commands.py tests/test_pipeline.py tests/test_scripting.py tests/test_pubsub.py \
+			--redis-cluster-nodes 3 tests/test_commands.py tests/test_pipeline.py tests/test_scripting.py tests/test_pubsub.py \
 			tests/test_cluster_transaction.py tests/test_asyncio/test_commands.py
 		;;
 	dogpile)

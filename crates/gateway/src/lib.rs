@@ -16,6 +16,7 @@
 #![deny(unsafe_code)]
 
 mod backend_address;
+mod cluster_nodes;
 mod counters;
 mod info;
 mod limits;

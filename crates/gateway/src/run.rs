@@ -10,6 +10,7 @@ use wire::{Cluster, Scheme, Store};
 
 use crate::{
     BackendAddress, Limits,
+    cluster_nodes::{ClusterNodes, StoreSlots},
     counters::Counters,
     loops::{
         EventLoop, Parts, Stopper, StorePort, Target, jobs::JobParts, owners::Owners,
@@ -38,6 +39,9 @@ pub struct Config {
     /// The stores' RESP ports, where every command is carried out; none: the commands on strings
     /// alone, by packets.
     pub resp: Vec<BackendAddress>,
+    /// Before a Redis Cluster, the gateways that look like its nodes, this one among them, in the
+    /// same order at each; none: this one looks like all of it.
+    pub nodes: Vec<SocketAddr>,
     /// Where memcached clients come in, if they do.
     pub memcached_listen: Option<SocketAddr>,
     /// The stores' memcached ports.
@@ -82,6 +86,7 @@ pub async fn run(
              ports have every command (resp = \"...\" in the cluster file)"
         );
     }
+    check_nodes(&config)?;
     let by_packets = by_packets(&config);
     if let Some(why) = by_packets.as_ref().filter(|_| !config.resp.is_empty()) {
         anyhow::bail!("{why}: leave --resp out");
@@ -116,6 +121,10 @@ pub async fn run(
     let local = keeper.as_ref().map(|keeper| keeper.copies.clone());
     let mut state = GatewayState::new(config.limits, memory, counters, listen, names.clone());
     state.copies = local.clone();
+    let ranges = config.cluster.stores.iter().zip(&of_stores);
+    let slots =
+        ranges.map(|(store, port)| StoreSlots { range: (store.first, store.last), port: *port });
+    state.nodes = Arc::new(ClusterNodes::new(config.nodes.clone(), slots.collect()));
     let shared = Arc::new(state);
     let (mut event_loops, mut stoppers) = (vec![], vec![]);
     for listener in all {
@@ -200,8 +209,15 @@ pub async fn run(
     }
     names.follow().context("the thread that looks names up")?;
     ready(listen);
+    let watch = async {
+        match shared.nodes.has_others() {
+            true => shared.nodes.clone().watch(listen, config.tls.is_none()).await,
+            false => std::future::pending().await,
+        }
+    };
     tokio::select! {
         () = stop => {}
+        () = watch => {}
         _ = ends.recv() => {}
     }
     if let Some(metrics) = metrics {
@@ -223,6 +239,32 @@ pub async fn run(
     for thread in threads.into_iter().filter(|thread| thread.is_finished()) {
         thread.join().map_err(|_| anyhow::anyhow!("an event loop panicked"))??;
     }
+    Ok(())
+}
+
+/// Gateways look like nodes of a cluster, and this is one of them.
+fn check_nodes(config: &Config) -> anyhow::Result<()> {
+    let Config { nodes, listen, cluster, .. } = config;
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    anyhow::ensure!(
+        cluster.scheme == Scheme::RedisCluster,
+        "--node: expected a cluster file with scheme = \"redis-cluster\": clients in cluster mode have no others"
+    );
+    let is_own = |node: &&SocketAddr| {
+        **node == *listen || listen.ip().is_unspecified() && node.port() == listen.port()
+    };
+    anyhow::ensure!(
+        nodes.iter().any(|node| is_own(&node)),
+        "--node: expected this gateway's own address among them, {listen}"
+    );
+    let twice = nodes.iter().enumerate().find(|(at, node)| nodes[..*at].contains(node));
+    anyhow::ensure!(
+        twice.is_none(),
+        "--node {}: it is given twice",
+        twice.map_or(*listen, |(_, node)| *node)
+    );
     Ok(())
 }
 

@@ -14,7 +14,8 @@ use client::{Memory, kit::LocalCopies};
 use resp::CommandTable;
 
 use crate::{
-    Limits, counters::Counters, loops::publishing::Subscriptions, names::Names, stats::Stats,
+    Limits, cluster_nodes::ClusterNodes, counters::Counters, loops::publishing::Subscriptions,
+    names::Names, stats::Stats,
 };
 
 /// Least time between two log lines about foreign protocols, as in Redis, or failures of TLS.
@@ -32,6 +33,8 @@ pub(crate) struct GatewayState {
     pub listen: SocketAddr,
     /// What names of servers mean.
     pub names: Arc<Names>,
+    /// The gateways that look like nodes of a Redis Cluster.
+    pub nodes: Arc<ClusterNodes>,
     pub since: Instant,
     connected: AtomicUsize,
     /// Bytes that connections hold beyond what each has.
@@ -97,6 +100,7 @@ impl GatewayState {
             counters,
             listen,
             names,
+            nodes: Arc::default(),
             since: Instant::now(),
             connected: AtomicUsize::new(0),
             held: AtomicUsize::new(0),

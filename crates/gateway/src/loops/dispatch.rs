@@ -284,7 +284,10 @@ impl EventLoop {
         let client = &mut self.clients[at];
         let protocol = client.speaker().protocol;
         let line = match client.stream.local_address() {
-            Some(address) => super::as_cluster::answer(&words, address, protocol),
+            Some(address) => {
+                let nodes = self.shared.nodes.shown_at(address);
+                super::as_cluster::answer(&words, &nodes, protocol)
+            }
             None => b"-ERR CLUSTER: not by a Unix socket\r\n".to_vec(),
         };
         client.answer(&line);

@@ -27,6 +27,7 @@ pub(crate) mod owners;
 mod packets;
 mod presence;
 pub(crate) mod publishing;
+mod rally;
 mod reads;
 mod rights;
 mod server_facts;
@@ -70,6 +71,7 @@ use self::{
     jobs::{JobParts, Jobs},
     owners::Owners,
     packets::Packets,
+    rally::Rally,
     reads::Reads,
     speaker::Speaker,
     spread::Joint,
@@ -328,6 +330,7 @@ impl EventLoop {
     /// The system does not tell of events any more.
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS);
+        let mut rally = Rally::default();
         self.check_backends();
         loop {
             if self.leaving && self.clients.is_empty() {
@@ -341,11 +344,13 @@ impl EventLoop {
                     next.map(|at| at.saturating_duration_since(Instant::now()))
                 }
             };
-            match self.poll.poll(&mut events, wait) {
+            let idle_since = Instant::now();
+            match self.await_events(&mut events, wait, &rally, idle_since) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,
             }
             self.now = Instant::now();
+            rally.round(events.iter().map(mio::event::Event::token), self.now - idle_since);
             self.follow_names();
             for event in &events {
                 match event.token() {
@@ -365,6 +370,25 @@ impl EventLoop {
             }
             self.flush();
         }
+    }
+
+    /// Waits for something to happen, so long at the most.
+    fn await_events(
+        &mut self,
+        events: &mut Events,
+        wait: Option<Duration>,
+        rally: &Rally,
+        now: Instant,
+    ) -> io::Result<()> {
+        if let Some(until) = rally.looks_until(now).filter(|_| wait != Some(Duration::ZERO)) {
+            while Instant::now() < until {
+                self.poll.poll(events, Some(Duration::ZERO))?;
+                if !events.is_empty() {
+                    return Ok(());
+                }
+            }
+        }
+        self.poll.poll(events, wait)
     }
 
     fn accept(&mut self) {

@@ -105,6 +105,7 @@ pub fn config(url: &str) -> Config {
         tls: None,
         resp: vec![url.parse().unwrap()],
         cache_bytes: 0,
+        nodes: vec![],
         memcached_listen: None,
         memcached: vec![],
         network: NetworkUse::Never,

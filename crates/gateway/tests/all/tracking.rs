@@ -2,8 +2,9 @@
 //! slots of a Redis Cluster.
 
 use std::{
+    collections::HashSet,
     io::{ErrorKind, Read},
-    net::TcpStream,
+    net::{SocketAddr, TcpStream},
 };
 
 use wire::{CLUSTER_SLOTS, Cluster, Scheme, Store, cluster_slot};
@@ -14,6 +15,7 @@ use crate::support::{Config, Gateway, Redis, Speaker, command, config, until};
 struct Rack<const SERVERS: usize = 2> {
     servers: [Redis; SERVERS],
     gateway: Gateway,
+    config: Config,
 }
 
 impl<const SERVERS: usize> Rack<SERVERS> {
@@ -30,7 +32,7 @@ impl<const SERVERS: usize> Rack<SERVERS> {
         let single = Cluster::single(([127, 0, 0, 1], 1).into(), CLUSTER_SLOTS);
         let cluster = Cluster { scheme: Scheme::RedisCluster, stores, ..single };
         let config = Config { cluster, resp, ..config(&servers[0].url()) };
-        Rack { servers, gateway: Gateway::start(config) }
+        Rack { servers, gateway: Gateway::start(config.clone()), config }
     }
 
     /// A client that speaks RESP3 and has said this.
@@ -202,7 +204,7 @@ fn a_store_that_is_lost_ends_the_cache_with_its_connection() {
     let [_, b] = keys();
     let mut client = rack.speak("CLIENT TRACKING ON");
     assert_eq!(client.ask(&format!("GET {b}")), "_\r\n");
-    let Rack { servers: [first, _second], gateway: _gateway } = rack;
+    let Rack { servers: [first, _second], gateway: _gateway, config: _ } = rack;
     drop(first);
     let end = client.stream.read(&mut [0]).map_err(|error| error.kind());
     let is_over = matches!(end, Ok(0) | Err(ErrorKind::ConnectionReset));
@@ -232,4 +234,41 @@ fn no_client_in_cluster_mode_hears_of_nodes_whatever_it_has_said_before() {
         let said = client.ask("CLUSTER SLOTS");
         assert!(said.starts_with("-ERR unknown command 'ERR CLUSTER: not by a"), "{said}");
     }
+}
+
+/// By clients in cluster mode, who have a connection to each node.
+#[test]
+fn gateways_that_know_one_another_look_like_nodes_and_take_a_dead_one_s_slots() {
+    let rack: Rack = Rack::start();
+    let ports = [0; 3].map(|_| lab::port::held());
+    let nodes = ports.each_ref().map(|port| SocketAddr::from(([127, 0, 0, 1], port.number)));
+    let gateway = |listen: SocketAddr| {
+        let nodes = nodes.to_vec();
+        Gateway::start(Config { listen, nodes, ..rack.config.clone() })
+    };
+    let [first, second, third] = nodes.map(gateway);
+    let slots = |gateway: &Gateway, node: SocketAddr| {
+        let said = gateway.speak().ask("CLUSTER NODES");
+        let line = said.lines().find(|line| line.contains(&format!("{node}@")));
+        line.unwrap().split(' ').skip(8).map(str::to_owned).collect::<Vec<_>>()
+    };
+    // Two stores: the first and the third share what is the first one's.
+    until("all are there", || slots(&first, nodes[2]) == ["4096-8191"]);
+    for gateway in [&first, &second, &third] {
+        assert_eq!(slots(gateway, nodes[0]), ["0-4095"]);
+        assert_eq!(slots(gateway, nodes[1]), ["8192-16383"]);
+    }
+    let ids: HashSet<String> =
+        [&first, &second, &third].map(|gateway| gateway.speak().ask("CLUSTER MYID")).into();
+    assert_eq!(ids.len(), 3);
+    drop(third);
+    until("what it had is the first one's", || slots(&second, nodes[0]) == ["0-8191"]);
+    assert_eq!(slots(&second, nodes[2]), [""; 0]);
+    assert!(second.speak().ask("CLUSTER NODES").contains("master,fail - 0 0 1 disconnected"));
+    // Whoever is asked carries it out.
+    let [a, b] = keys();
+    assert_eq!(second.speak().ask(&format!("MSET {a} 1 {b} 2")), "+OK\r\n");
+    let again = gateway(nodes[2]);
+    until("it is back", || slots(&second, nodes[2]) == ["4096-8191"]);
+    drop((first, again));
 }

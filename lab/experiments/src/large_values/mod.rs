@@ -296,6 +296,7 @@ fn with_gateway(
 ) -> anyhow::Result<()> {
     let config = gateway::Config {
         resp: vec![],
+        nodes: vec![],
         memcached_listen: None,
         memcached: vec![],
         network: gateway::NetworkUse::Hot,
