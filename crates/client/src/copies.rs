@@ -18,7 +18,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use holder::{Cache, CopiedValue, Holder, HolderCounts, HolderOptions, Miss};
+use holder::{Cache, CopiedValue, CopyNote, Holder, HolderCounts, HolderOptions, Miss};
 use mio::{Events, Interest, Poll, Token, Waker, net::UdpSocket};
 use wire::Cluster;
 
@@ -72,7 +72,23 @@ impl LocalCopies {
         now_ns: u64,
         serve: impl FnOnce(&CopiedValue<Box<[u8]>>) -> R,
     ) -> Result<R, Miss> {
-        match self.cache.read_copy(hash, key, now_ns, serve) {
+        self.read_noted(hash, key, now_ns, |copy, _| Some(serve(copy)))
+    }
+
+    /// Likewise; `serve` is handed what was noted of the copy, too, and where it makes nothing of it
+    /// the read is as one that found none.
+    ///
+    /// # Errors
+    /// As [`LocalCopies::read`].
+    #[inline]
+    pub fn read_noted<R>(
+        &self,
+        hash: u64,
+        key: &[u8],
+        now_ns: u64,
+        serve: impl FnOnce(&CopiedValue<Box<[u8]>>, Option<CopyNote>) -> Option<R>,
+    ) -> Result<R, Miss> {
+        match self.cache.read_noted(hash, key, now_ns, serve) {
             Err(Miss::Wanted) if self.wishes.add((hash, key.into())) => Err(Miss::AtStore),
             Err(Miss::Wanted) => {
                 self.cache.put_off(hash, key, now_ns + LATER_NS);
@@ -80,6 +96,17 @@ impl LocalCopies {
             }
             served_or_not => served_or_not,
         }
+    }
+
+    /// The version of the copy that may be served at `now_ns`, if there is one. That is no read.
+    pub fn version(&self, hash: u64, key: &[u8], now_ns: u64) -> Option<u64> {
+        self.cache.version(hash, key, now_ns)
+    }
+
+    /// Notes something of the copy of this version, if it may be served at `now_ns`, for as long as
+    /// that is kept. Whether it did.
+    pub fn note(&self, hash: u64, key: &[u8], now_ns: u64, note: (u64, CopyNote)) -> bool {
+        self.cache.note(hash, key, now_ns, note)
     }
 
     /// Bytes that are kept, and keys.

@@ -2,7 +2,7 @@
 //! [`Answer`](crate::Answer) and [`Error`](crate::Error): the same clock, sockets, waits, seals and
 //! bounds as [`Client`](crate::Client)'s.
 
-pub use holder::Miss;
+pub use holder::{CopyNote, Miss};
 
 pub use crate::{
     answer::Request,

@@ -33,6 +33,7 @@ mod targets;
 
 pub use backend_address::BackendAddress;
 pub use limits::Limits;
+pub use memcached::MEMCACHED_LINKS;
 pub use names::{Resolver, system_resolver};
 pub use network_use::NetworkUse;
 pub use run::{Config, run};

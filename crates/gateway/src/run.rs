@@ -327,8 +327,15 @@ fn memcached_ports(
         "--memcached-listen: memcached clients see keys and values as they are, those of no tenant: leave --tenant and \
          --seal-key out, or serve them with a gateway of their own"
     );
+    anyhow::ensure!(
+        config.tls.is_none() || listen.ip().is_loopback(),
+        "--memcached-listen {listen}: memcached clients come in the clear, and --tls-cert is for those of Redis: expected \
+         an address of the loopback"
+    );
     let connector = Connector::new(config.backend_tls.clone())?;
-    let (mut targets, mut urls, mut of_stores) = (vec![], vec![], vec![]);
+    let (mut targets, mut urls, mut of_stores): (Vec<Target>, Vec<&str>, Vec<usize>) =
+        (vec![], vec![], vec![]);
+    let mut addresses = vec![];
     for store in &cluster.stores {
         let Store { address, first, last, .. } = store;
         let in_file = store.memcached.as_deref().filter(|_| memcached.is_empty());
@@ -340,8 +347,19 @@ fn memcached_ports(
         })?;
         let found = urls.iter().position(|known| *known == url);
         of_stores.push(found.unwrap_or(targets.len()));
+        // A store may have several ranges of partitions, and each store has a port.
+        anyhow::ensure!(
+            found.is_none_or(|at| addresses[at] == address),
+            "--memcached {url}: stores {address} and {} have a memcached port each: expected FIRST-LAST= before it",
+            addresses[found.unwrap_or_default()]
+        );
         if found.is_none() {
+            anyhow::ensure!(
+                url.starts_with("memcached+unix:") || has_port(url),
+                "--memcached {url}: expected a port, {url}:11311"
+            );
             let target = target("--memcached", url, None, &connector, names)?;
+            addresses.push(address);
             anyhow::ensure!(
                 target.login.is_none() && target.database == 0,
                 "--memcached: expected memcached[s]://HOST:PORT alone: memcached has no passwords, and one database"
@@ -351,6 +369,13 @@ fn memcached_ports(
         }
     }
     Ok(Some((listen, targets, Owners::new(cluster, *tenant, &of_stores))))
+}
+
+/// Whether a URL without a user says a port.
+fn has_port(url: &str) -> bool {
+    let behind = url.rsplit_once(':').map_or("", |(_, behind)| behind);
+    let port = behind.split('/').next().unwrap_or_default();
+    !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit())
 }
 
 /// The RESP ports of the stores, each once; and of each store of the cluster which one is its own.

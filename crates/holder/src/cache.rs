@@ -15,7 +15,7 @@ use wire::maps::Hashing;
 
 use crate::{
     BorrowedLease, CopiedValue, Nanos,
-    shelf::{Shelf, ShelfAnswer, UntoldReads},
+    shelf::{CopyNote, Shelf, ShelfAnswer, UntoldReads},
 };
 
 /// Shelves of a cache of this many bytes and more; a smaller one has one for each
@@ -103,12 +103,40 @@ impl Cache {
         now_ns: Nanos,
         serve: impl FnOnce(&CopiedValue<Box<[u8]>>) -> R,
     ) -> Result<R, Miss> {
+        self.read_noted(hash, key, now_ns, |copy, _| Some(serve(copy)))
+    }
+
+    /// As [`Cache::read_copy`]; `serve` is handed what was noted of the copy, too, and where it
+    /// makes nothing of it the read is as one that found no copy.
+    ///
+    /// # Errors
+    /// [`Miss`]: it has to be read elsewhere.
+    #[inline]
+    pub fn read_noted<R>(
+        &self,
+        hash: u64,
+        key: &[u8],
+        now_ns: Nanos,
+        serve: impl FnOnce(&CopiedValue<Box<[u8]>>, Option<CopyNote>) -> Option<R>,
+    ) -> Result<R, Miss> {
         match self.with(hash, |shelf| shelf.read(hash, key, now_ns, serve)) {
             ShelfAnswer::Here(result) => Ok(result),
             ShelfAnswer::Elsewhere => Err(Miss::Elsewhere),
             ShelfAnswer::AtStore => Err(Miss::AtStore),
             ShelfAnswer::Wanted => Err(Miss::Wanted),
         }
+    }
+
+    /// The version of the copy of a key that may be served at `now_ns`, if there is one. That is no
+    /// read.
+    pub fn version(&self, hash: u64, key: &[u8], now_ns: Nanos) -> Option<u64> {
+        self.with(hash, |shelf| shelf.version(hash, key, now_ns))
+    }
+
+    /// Notes something of the copy of a key of this version, if it may be served at `now_ns`, for as
+    /// long as that is kept. Whether it did.
+    pub fn note(&self, hash: u64, key: &[u8], now_ns: Nanos, note: (u64, CopyNote)) -> bool {
+        self.with(hash, |shelf| shelf.note(hash, key, now_ns, note))
     }
 
     /// A key that is wanted cannot be fetched before `until_ns`.

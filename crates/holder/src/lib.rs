@@ -26,6 +26,7 @@ pub use holder::{Holder, HolderCounts, HolderOptions};
 pub use replica::{
     BorrowedLease, CopiedValue, Epochs, MARGIN_NS, Replica, WriteId, answers, left_ms,
 };
+pub use shelf::CopyNote;
 
 /// A time or a duration in nanoseconds of one machine's clock.
 pub type Nanos = u64;

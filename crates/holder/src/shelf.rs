@@ -44,6 +44,9 @@ pub(crate) struct UntoldReads<'a> {
     pub reads: u32,
 }
 
+/// What whoever keeps copies has noted of one: numbers that mean something to it.
+pub type CopyNote = [u64; 2];
+
 /// A key's bytes: in the entry itself, if they are few, so that comparing them is no further miss
 /// of the processor's caches.
 type Key = SmallVec<[u8; 24]>;
@@ -59,6 +62,8 @@ struct Entry {
     tick: u32,
     /// Reads that the present copy has answered.
     hits: u32,
+    /// What was noted of the present copy.
+    note: Option<CopyNote>,
     /// Reads that copies of it have answered and its store does not know of.
     untold: u32,
     /// It is being fetched.
@@ -129,13 +134,14 @@ impl Shelf {
         self.places.find(hash, is_it).copied()
     }
 
-    /// A read of a key.
+    /// A read of a key. It counts as answered by a copy if `serve` makes something of it, and what
+    /// was noted of it.
     pub fn read<R>(
         &mut self,
         hash: u64,
         key: &[u8],
         now_ns: Nanos,
-        serve: impl FnOnce(&CopiedValue<Box<[u8]>>) -> R,
+        serve: impl FnOnce(&CopiedValue<Box<[u8]>>, Option<CopyNote>) -> Option<R>,
     ) -> ShelfAnswer<R> {
         self.reads += 1;
         if self.reads == TICK {
@@ -147,13 +153,14 @@ impl Shelf {
             let entry = &mut self.entries[at];
             entry.count(self.tick);
             if let Some(copy) = entry.replica.serve(&self.leases[entry.store], now_ns) {
+                let Some(result) = serve(copy, entry.note) else { return ShelfAnswer::Elsewhere };
                 entry.hits = entry.hits.saturating_add(1);
                 if entry.untold == 0 {
                     self.untold.push(at);
                 }
                 entry.untold = entry.untold.saturating_add(1);
                 self.used[entry.store] = self.used[entry.store].saturating_add(1);
-                return ShelfAnswer::Here(serve(copy));
+                return ShelfAnswer::Here(result);
             }
             if entry.is_wanted || now_ns < entry.not_before_ns {
                 return ShelfAnswer::AtStore;
@@ -173,6 +180,7 @@ impl Shelf {
             reads,
             tick: self.tick,
             hits: 0,
+            note: None,
             untold: 0,
             is_wanted: true,
             not_before_ns: 0,
@@ -224,8 +232,31 @@ impl Shelf {
             return false;
         }
         entry.hits = 0;
+        entry.note = None;
         let lease = self.leases[entry.store].clone();
         self.change(at, |entry| entry.replica.install(epoch, &lease, value, version, expiry_ms))
+    }
+
+    /// The version of the copy that may be served at `now_ns`, if there is one. That is no read.
+    pub fn version(&self, hash: u64, key: &[u8], now_ns: Nanos) -> Option<u64> {
+        let entry = &self.entries[self.find(hash, key)?];
+        Some(entry.replica.serve(&self.leases[entry.store], now_ns)?.version)
+    }
+
+    /// Notes something of the copy of this version, if it may be served at `now_ns`. Whether it
+    /// did.
+    pub fn note(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        now_ns: Nanos,
+        (version, note): (u64, CopyNote),
+    ) -> bool {
+        if self.version(hash, key, now_ns) != Some(version) {
+            return false;
+        }
+        let at = self.find(hash, key);
+        at.map(|at| self.entries[at].note = Some(note)).is_some()
     }
 
     /// A key is not to be fetched before `until_ns`.

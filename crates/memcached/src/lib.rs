@@ -30,3 +30,8 @@ pub use line::{KEY_BYTES, Request};
 pub use reply::{Progress, ReplyError, ReplyScanner, TERMINATOR};
 pub use request::{Front, LINE_BYTES, Limits, READ_LINE_BYTES, Refusal, RequestParser};
 pub use subject::{AskedItem, AskedValues, CommandSubject, subject, values_in};
+
+/// What a store's memcached port is recognised by: no memcached knows this command.
+pub const PORT_QUESTION: &[u8] = b"shortstop\r\n";
+/// What it answers.
+pub const PORT_ANSWER: &[u8] = b"SHORTSTOP memcached port\r\n";

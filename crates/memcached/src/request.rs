@@ -15,6 +15,8 @@ pub const LINE_BYTES: usize = 2048;
 pub const READ_LINE_BYTES: usize = 1 << 20;
 /// Spaces before such a word that memcached looks past.
 const LEADING_SPACES: usize = 100;
+/// With this byte TLS begins.
+const HANDSHAKE: u8 = 0x16;
 /// With this byte commands of the binary protocol begin.
 const BINARY: u8 = 0x80;
 
@@ -97,6 +99,10 @@ impl RequestParser {
 
     fn front<'a>(&mut self, buffer: &'a [u8], limits: &Limits) -> Front<'a> {
         let refused = |len, answer, closes| Front::Refused(Refusal { len, answer, closes });
+        // TLS, by which a web page may have a browser say what it likes.
+        if buffer[0] == HANDSHAKE {
+            return refused(buffer.len(), "".into(), true);
+        }
         if buffer[0] == BINARY {
             let answer =
                 "CLIENT_ERROR the binary protocol is not spoken here: expected the text protocol";

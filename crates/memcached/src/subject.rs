@@ -85,8 +85,10 @@ fn values<'a>(
     only_reads: bool,
 ) -> CommandSubject<'a> {
     let names: Vec<&[u8]> = names.collect();
-    if names.is_empty() || names.iter().any(|name| name.len() > KEY_BYTES) {
-        return CommandSubject::Server;
+    let Some(first) = names.first() else { return CommandSubject::Server };
+    // A server says what is wrong with one that is too long, behind what it has of those before.
+    if names.iter().any(|name| name.len() > KEY_BYTES) {
+        return CommandSubject::Key(Cow::Borrowed(first));
     }
     CommandSubject::Values(AskedValues { head, names, with_cas, only_reads })
 }
@@ -233,7 +235,7 @@ mod tests {
             ("gats 10 a\r\n", "gats,10#!: a"),
             ("get\r\n", "server"),
             ("gat 10\r\n", "server"),
-            (&format!("get a {long}\r\n"), "server"),
+            (&format!("get a {long}\r\n"), "key a"),
             ("mg a\r\n", "item a "),
             ("mg a v f c s k q Oabc\r\n", "item a v,f,c,s,k,q,Oabc"),
             ("mg a v t\r\n", "key a"),

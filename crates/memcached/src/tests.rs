@@ -152,6 +152,8 @@ fn commands_are_found_in_whatever_pieces_they_come() {
     // A browser's, which goes on with what a web page likes.
     let page = b"POST / HTTP/1.1\r\nset k 0 0 1\r\nv\r\n";
     assert_eq!(seen(page, 4).0[0], Meaning::Refused("".into(), true));
+    assert_eq!(seen(b"\x16\x03\x01\r\nset", 7).0[0], Meaning::Refused("".into(), true));
+    assert_eq!(crate::PORT_ANSWER, [crate::text::PORT_NAME.as_bytes(), b"\r\n"].concat());
     let both = b"set k 0 0 1\r\nv\r\nmn\r\nquit x\r\n";
     let expected = [command(&both[..16], Class::Write, &[b"k"]), Meaning::NoOp, Meaning::Quit];
     assert_eq!(seen(both, 3), (expected.to_vec(), vec![]));

@@ -2,50 +2,60 @@
 //! answer at once, what others answer batch by batch, one server after the other.
 //!
 //! What it can make grow: bytes that it has sent, and answers that it does not read; `INPUT_BYTES`
-//! and `OUTPUT_BYTES` are their bounds but for one long command, and `--max-memory` that of all
-//! clients together.
+//! and `OUTPUT_BYTES` are their bounds but for one long command, and `memory` has that of all
+//! clients together. A client that reads nothing while a server answers it is sent away, for the
+//! connection to that server is others' next.
 
 use std::{sync::Arc, time::Duration};
 
 use ::client::kit::now_ns;
 use bytes::{Buf, Bytes, BytesMut};
-use memcached::{Class, CommandSubject, Exchange, Front, Limits, RequestParser};
+use memcached::{Class, CommandSubject, Exchange, Front, Limits, PORT_ANSWER, RequestParser};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     sync::watch,
+    task::yield_now,
     time::{Instant, sleep, timeout},
 };
 
 use super::{
     joint,
     links::Link,
+    memory::HeldMemory,
     servers::ANSWERS_WITHIN,
-    state::{CopyCoverage, HeldMemory, SideState},
+    state::{CopyCoverage, SideState, is_tenants},
 };
 
 /// How long a client that is sent away may take for the last answers.
-const LINGERS: Duration = Duration::from_secs(5);
+const LINGERS: Duration = Duration::from_secs(2);
+/// How long a client may read nothing while a server answers it.
+const READS_WITHIN: Duration = Duration::from_secs(5);
 /// Bytes of commands that are taken from a client before earlier ones have been carried out.
 const INPUT_BYTES: usize = 64 << 10;
 /// Bytes of answers that wait for a client; beyond them nothing is carried out for it.
 const OUTPUT_BYTES: usize = 1 << 20;
 /// Room for one read.
 const READ_BYTES: usize = 16 << 10;
+/// A buffer that has grown beyond this is not kept.
+const KEEP_BYTES: usize = 64 << 10;
 /// Commands and bytes that go to a server together.
 const COMMANDS: usize = 256;
 const BATCH_BYTES: usize = 256 << 10;
-/// Keys of one command that are asked for at once.
-const KEYS: usize = 64;
+/// Keys of one command that are asked for at once at first, for values may have a megabyte each;
+/// and at most, where they turn out to be short.
+const KEYS: usize = 16;
+const KEYS_MOST: usize = 256;
 /// Longest answer of a server to a command for all of them.
 const ANSWER_BYTES: usize = 4096;
 /// What it answers when it has carried it out.
 const DONE: &[u8] = b"OK\r\n";
 /// The answer to a meta no-op.
 const NO_OP: &[u8] = b"MN\r\n";
-
 const STATS: &[u8] =
     b"CLIENT_ERROR stats is not possible by a gateway of several stores: ask their memcached ports\r\n";
+const TENANTS: &[u8] =
+    b"CLIENT_ERROR the key is a tenant's, which a gateway of several stores does not find: ask its store's memcached port\r\n";
 
 /// What is to be done next.
 enum Step {
@@ -78,7 +88,8 @@ struct Failure {
     /// Of the server; none: the client has gone.
     why: Option<String>,
     has_answered: bool,
-    is_within_answer: bool,
+    /// Nothing is to be said of it.
+    is_explained: bool,
 }
 
 /// A client.
@@ -97,7 +108,7 @@ pub(super) struct Client {
 impl Client {
     /// One that has been taken in.
     pub fn new(state: Arc<SideState>, stream: TcpStream) -> Client {
-        let held = HeldMemory::new(state.clone());
+        let held = HeldMemory::new(state.memory.clone(), state.shared.clone());
         Client {
             state,
             stream,
@@ -113,7 +124,15 @@ impl Client {
     /// Serves it until it has gone, or until everything is answered that it had sent when
     /// `stopping` came true.
     pub async fn serve(mut self, mut stopping: watch::Receiver<bool>) {
-        let ended = self.runs(&mut stopping).await;
+        let sent_away = self.held.sent_away();
+        let ended = tokio::select! {
+            biased;
+            () = sent_away => {
+                self.held.refuse();
+                return;
+            }
+            ended = self.runs(&mut stopping) => ended,
+        };
         if ended.is_ok() {
             let _ = timeout(LINGERS, self.stream.write_all_buf(&mut self.out)).await;
             let _ = self.stream.shutdown().await;
@@ -123,7 +142,8 @@ impl Client {
     /// Ok: what is left is to be sent.
     async fn runs(&mut self, stopping: &mut watch::Receiver<bool>) -> Result<(), ConnectionEnd> {
         loop {
-            if !self.held.is(self.input.capacity() + self.out.capacity()) {
+            if !self.count() {
+                self.held.refuse();
                 self.says(b"SERVER_ERROR out of memory\r\n");
                 return Ok(());
             }
@@ -131,10 +151,12 @@ impl Client {
                 Step::End => return Ok(()),
                 Step::Wait if self.has_ended && self.out.len() < OUTPUT_BYTES => return Ok(()),
                 Step::Wait => {
-                    let is_idle = self.out.is_empty() && self.input.is_empty();
-                    if is_idle && *stopping.borrow_and_update() {
+                    // Of a command that is not whole the rest may never come.
+                    if self.out.is_empty() && *stopping.borrow_and_update() {
                         return Ok(());
                     }
+                    self.gives_back();
+                    self.count();
                     self.waits(stopping).await?;
                 }
                 Step::Forward(batch) => {
@@ -144,10 +166,37 @@ impl Client {
                 }
                 Step::Joint(command) => self.joint(&command).await?,
                 Step::Everything(command, is_silent) => {
-                    self.everything(&command, is_silent).await;
+                    self.everything(&command, is_silent).await?;
                 }
             }
         }
+    }
+
+    /// Counts what it holds. False: that is too much for one.
+    fn count(&self) -> bool {
+        self.held.set(self.input.capacity() + self.out.capacity())
+    }
+
+    /// Gives back the memory of buffers that were large and are empty.
+    fn gives_back(&mut self) {
+        for buffer in [&mut self.input, &mut self.out] {
+            if buffer.is_empty() && buffer.capacity() > KEEP_BYTES {
+                *buffer = BytesMut::new();
+            }
+        }
+    }
+
+    /// Room for the next read: as much as the command at the front needs, or twice what is there
+    /// of it.
+    fn reserve(&mut self) {
+        let needed = self.input.len() + READ_BYTES;
+        if needed <= self.input.capacity() {
+            return;
+        }
+        let room = (self.parser.wanted() + READ_BYTES).clamp(needed, 2 * needed);
+        let mut larger = BytesMut::with_capacity(room);
+        larger.extend_from_slice(&self.input);
+        self.input = larger;
     }
 
     /// Sends what is there, or reads what comes.
@@ -156,7 +205,7 @@ impl Client {
             && self.input.len() < INPUT_BYTES.max(self.parser.wanted() + READ_BYTES);
         let may_read = has_room && !self.has_ended;
         if may_read {
-            self.input.reserve(READ_BYTES);
+            self.reserve();
         }
         let counters = &self.state.shared.counters;
         let (mut reads, mut writes) = self.stream.split();
@@ -172,9 +221,33 @@ impl Client {
                 Ok(len) => counters.total_net_input_bytes.add(len as u64),
                 Err(_) => return Err(ConnectionEnd),
             },
-            _ = stopping.changed() => {}
+            stops = stopping.changed() => {
+                if stops.is_err() {
+                    return Err(ConnectionEnd);
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Sends what is there while something else goes on.
+    async fn while_sending<T>(
+        stream: &mut TcpStream,
+        out: &mut BytesMut,
+        what: impl Future<Output = T>,
+    ) -> Result<T, ConnectionEnd> {
+        let mut what = std::pin::pin!(what);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut what => return Ok(done),
+                sent = stream.write_buf(out), if !out.is_empty() => {
+                    if matches!(sent, Ok(0) | Err(_)) {
+                        return Err(ConnectionEnd);
+                    }
+                }
+            }
+        }
     }
 
     /// Tells the client something.
@@ -201,6 +274,13 @@ impl Client {
                 Front::Quit(_) => return Step::End,
                 Front::Refused(refusal) => {
                     self.input.advance(refusal.len);
+                    // That is asked of stores.
+                    if PORT_ANSWER.starts_with(refusal.answer.as_bytes())
+                        && !refusal.answer.is_empty()
+                    {
+                        self.says(b"ERROR\r\n");
+                        continue;
+                    }
                     if !refusal.answer.is_empty() {
                         self.says(refusal.answer.as_bytes());
                         self.says(b"\r\n");
@@ -235,8 +315,13 @@ impl Client {
                         _ => return Step::Joint(self.input.split_to(len).freeze()),
                     }
                 }
+                CommandSubject::Key(name) if servers.count() > 1 && is_tenants(&name) => {
+                    self.input.advance(len);
+                    self.out.extend_from_slice(if is_silent { b"" } else { TENANTS });
+                    continue;
+                }
                 CommandSubject::Key(name) => servers.of(&name),
-                CommandSubject::Everything => {
+                CommandSubject::Everything if servers.count() > 1 => {
                     return Step::Everything(self.input.split_to(len).freeze(), is_silent);
                 }
                 CommandSubject::Server if servers.count() > 1 && command.starts_with(b"stats") => {
@@ -244,7 +329,7 @@ impl Client {
                     self.says(STATS);
                     continue;
                 }
-                CommandSubject::Server => 0,
+                CommandSubject::Everything | CommandSubject::Server => 0,
             };
             let answered = usize::from(!is_silent);
             return Step::Forward(self.batch(server, len, answered, changes));
@@ -267,7 +352,9 @@ impl Client {
             let command = &self.input[len..len + request.len];
             let is_there = match memcached::subject(command) {
                 CommandSubject::Item(item) => servers.of(item.name) == server,
-                CommandSubject::Key(name) => servers.of(&name) == server,
+                CommandSubject::Key(name) => {
+                    servers.of(&name) == server && (servers.count() == 1 || !is_tenants(&name))
+                }
                 CommandSubject::Values(asked) => {
                     servers.have_all(&asked) && servers.of(asked.names[0]) == server
                 }
@@ -289,24 +376,25 @@ impl Client {
     ///
     /// # Errors
     /// Nothing more can be said to the client than there is.
-    async fn forward(&mut self, batch: Batch) -> Result<(), ConnectionEnd> {
+    async fn forward(&mut self, mut batch: Batch) -> Result<(), ConnectionEnd> {
         let state = self.state.clone();
         let links = state.servers.links(batch.server);
-        let mut kept = links.kept();
         loop {
-            let was_kept = kept.is_some();
-            let link = match kept.take() {
-                Some(link) => link,
-                None => match links.open().await {
-                    Ok(link) => link,
-                    Err(why) => {
-                        let line = format!("SERVER_ERROR nothing was done: {why:#}\r\n");
-                        self.says(line.repeat(batch.answered).as_bytes());
-                        return Ok(());
-                    }
-                },
+            let taken = Client::while_sending(&mut self.stream, &mut self.out, links.take());
+            let (link, was_kept) = match taken.await? {
+                Ok(taken) => taken,
+                Err(why) => {
+                    let line = format!("SERVER_ERROR nothing was done: {why:#}\r\n");
+                    self.says(line.repeat(batch.answered).as_bytes());
+                    return Ok(());
+                }
             };
-            let failure = match self.exchanges(link, batch.bytes.clone()).await {
+            let may_repeat = was_kept && !batch.changes;
+            let commands = match may_repeat {
+                true => batch.bytes.clone(),
+                false => std::mem::take(&mut batch.bytes),
+            };
+            let failure = match self.exchanges(link, commands).await {
                 Ok(link) => {
                     links.keep(link);
                     return Ok(());
@@ -314,7 +402,7 @@ impl Client {
                 Err(failure) => failure,
             };
             // The port may have been started again since the connection was used last.
-            if was_kept && !batch.changes && !failure.has_answered {
+            if may_repeat && !failure.has_answered {
                 links.forget();
                 continue;
             }
@@ -326,8 +414,7 @@ impl Client {
                 ),
                 false => format!("SERVER_ERROR no answer: {name} {why}\r\n"),
             };
-            // In the midst of a value it would be taken for the rest of that.
-            if !failure.is_within_answer {
+            if !failure.is_explained {
                 self.says(line.as_bytes());
             }
             return Err(ConnectionEnd);
@@ -336,36 +423,50 @@ impl Client {
 
     /// Carries an exchange on as far as the client reads; the connection on which it was.
     async fn exchanges(&mut self, link: Link, commands: BytesMut) -> Result<Link, Failure> {
+        let asked = commands.len();
         let mut exchange = Exchange::new(link, commands);
         let mut has_answered = false;
+        let mut explains = false;
         let mut late = std::pin::pin!(sleep(ANSWERS_WITHIN));
         while !exchange.is_over() {
             let has_room = self.out.len() < OUTPUT_BYTES;
+            let within = if has_room { ANSWERS_WITHIN } else { READS_WITHIN };
             let out = &mut self.out;
             let failed = tokio::select! {
                 biased;
                 moved = exchange.moves(has_room) => {
-                    late.as_mut().reset(Instant::now() + ANSWERS_WITHIN);
+                    late.as_mut().reset(Instant::now() + within);
                     let taken = moved.and_then(|()| {
                         exchange.take(|answers| {
-                            has_answered |= !answers.is_empty();
-                            out.extend_from_slice(answers);
+                            if !answers.is_empty() {
+                                has_answered = true;
+                                explains = ends_with_error(answers);
+                                out.extend_from_slice(answers);
+                            }
                         })
                     });
                     taken.err().map(Some)
                 }
                 sent = self.stream.write_buf(out), if !out.is_empty() => {
-                    late.as_mut().reset(Instant::now() + ANSWERS_WITHIN);
+                    late.as_mut().reset(Instant::now() + within);
                     // The client has gone.
                     matches!(sent, Ok(0) | Err(_)).then_some(None)
                 }
-                () = &mut late, if has_room => {
-                    Some(Some(format!("does not answer within {ANSWERS_WITHIN:?}")))
+                // The client does not read, or the server says nothing.
+                () = &mut late => {
+                    Some(has_room.then(|| format!("does not answer within {ANSWERS_WITHIN:?}")))
                 }
             };
-            if let Some(why) = failed {
-                let is_within_answer = exchange.is_within_answer();
-                return Err(Failure { why, has_answered, is_within_answer });
+            let is_too_much = !self.held.set(asked + self.out.capacity());
+            if is_too_much {
+                self.held.refuse();
+            }
+            if failed.is_some() || is_too_much {
+                // In the midst of a value it would be taken for the rest of that, and where the
+                // server has said why it ends the connection nobody need say so again.
+                let is_explained = exchange.is_within_answer() || explains;
+                let why = failed.flatten();
+                return Err(Failure { why, has_answered, is_explained });
             }
         }
         Ok(exchange.into_link())
@@ -376,16 +477,40 @@ impl Client {
     async fn joint(&mut self, command: &[u8]) -> Result<(), ConnectionEnd> {
         let CommandSubject::Values(asked) = memcached::subject(command) else { return Ok(()) };
         let state = self.state.clone();
-        for names in asked.names.chunks(KEYS) {
+        let (mut left, mut at_once) = (&asked.names[..], KEYS);
+        while !left.is_empty() {
+            let names;
+            (names, left) = left.split_at(at_once.min(left.len()));
             while self.out.len() >= OUTPUT_BYTES {
-                if matches!(self.stream.write_buf(&mut self.out).await, Ok(0) | Err(_)) {
+                let sent = timeout(READS_WITHIN, self.stream.write_buf(&mut self.out)).await;
+                if !matches!(sent, Ok(Ok(1..))) {
                     return Err(ConnectionEnd);
                 }
             }
+            self.gives_back();
+            self.count();
+            // Many keys that are here take no time of anybody else's.
+            yield_now().await;
             let read_ns = now_ns();
-            let here = names.iter().map(|name| state.value(&asked, name, read_ns)).collect();
-            match joint::values(&state.servers, &asked, names, here).await {
-                Ok(values) => self.says(&values),
+            let mut size = 0;
+            let here = names.iter().map(|name| {
+                let value = state.value(&asked, name, read_ns)?;
+                size += value.len();
+                Some(value)
+            });
+            let here = here.collect();
+            // What comes is there twice for a moment.
+            self.held.add(2 * size);
+            let grows = |more: usize| self.held.add(2 * more);
+            let values = joint::values(&state.servers, &asked, names, here, grows);
+            match Client::while_sending(&mut self.stream, &mut self.out, values).await? {
+                Ok(values) => {
+                    at_once = match values.len() > OUTPUT_BYTES {
+                        true => (at_once / 4).max(1),
+                        false => (at_once * 2).min(KEYS_MOST),
+                    };
+                    self.says(&values);
+                }
                 Err(line) => {
                     self.says(format!("{line}\r\n").as_bytes());
                     return Ok(());
@@ -396,23 +521,38 @@ impl Client {
         Ok(())
     }
 
-    /// Has every server carry a command out; what is answered is what the first says that does not
-    /// say that it is done.
-    async fn everything(&mut self, command: &[u8], is_silent: bool) {
-        let servers = &self.state.servers;
-        let mut said = None;
-        for server in 0..servers.count() {
-            let answer = servers.asked(server, command, ANSWER_BYTES, false).await;
-            let answer = answer.unwrap_or_else(|why| {
-                format!("SERVER_ERROR outcome unknown: {why}; other stores may have done it\r\n")
-                    .into_bytes()
-            });
-            if said.as_deref().is_none_or(|said: &[u8]| said == DONE) {
-                said = Some(answer);
+    /// Has every server carry a command out. Where all say the same that is the answer; where some
+    /// have done it and some have not, that nobody knows what has become of it.
+    async fn everything(&mut self, command: &[u8], is_silent: bool) -> Result<(), ConnectionEnd> {
+        let state = self.state.clone();
+        let mut said: Vec<Vec<u8>> = vec![];
+        for server in 0..state.servers.count() {
+            let asked = state.servers.asked_once(server, command, ANSWER_BYTES);
+            let answer = Client::while_sending(&mut self.stream, &mut self.out, asked).await?;
+            let line = |why| format!("SERVER_ERROR {why}\r\n").into_bytes();
+            said.push(answer.unwrap_or_else(line));
+        }
+        let failed = said.iter().find(|answer| *answer != DONE && !answer.is_empty());
+        match failed {
+            None => self.says(if is_silent { b"" } else { DONE }),
+            Some(_) if is_silent => {}
+            Some(why) => {
+                let why = String::from_utf8_lossy(why);
+                let why = why.trim_end();
+                let why = why.strip_prefix("SERVER_ERROR ").unwrap_or(why);
+                let line = format!(
+                    "SERVER_ERROR outcome unknown: some stores may have done it, and of another: {why}\r\n"
+                );
+                self.says(line.as_bytes());
             }
         }
-        if !is_silent {
-            self.out.extend_from_slice(&said.unwrap_or_default());
-        }
+        Ok(())
     }
+}
+
+/// Whether answers end with what a store says before it ends a connection.
+fn ends_with_error(answers: &[u8]) -> bool {
+    let Some(line) = answers.strip_suffix(b"\r\n") else { return false };
+    let from = memchr::memrchr(b'\n', line).map_or(0, |at| at + 1);
+    line[from..].starts_with(b"SERVER_ERROR ")
 }

@@ -3,16 +3,20 @@
 
 use std::{
     io,
-    sync::{Mutex, PoisonError},
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context as _, bail};
 use futures_util::FutureExt;
+use memcached::PORT_QUESTION;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpStream, UnixStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
 use tokio_rustls::TlsConnector;
@@ -21,30 +25,35 @@ use crate::loops::{Target, stream::Place};
 
 /// How long a port may take to take somebody in.
 const OPENS_WITHIN: Duration = Duration::from_secs(2);
-/// Connections that are kept while nobody needs them.
-const IDLE: usize = 64;
+/// How long somebody may wait for others' exchanges to end.
+const WAITS: Duration = Duration::from_secs(10);
 /// How often a port is asked whether it is there while nothing is said.
 const ASKED_EVERY: Duration = Duration::from_secs(15);
 /// A port that takes nothing for so long is gone: its host, or the way there.
 const GONE_AFTER: Duration = Duration::from_secs(10);
 
 /// Bytes both ways.
-pub(super) trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
+trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Bytes for T {}
 
 /// A connection on which nothing goes on, or an exchange does.
-pub(super) type Link = Box<dyn Bytes>;
+pub(super) struct Link {
+    bytes: Box<dyn Bytes>,
+    /// Its place among those that are lent.
+    _place: OwnedSemaphorePermit,
+}
 
 /// The connections to one port.
 pub(super) struct Links {
     target: Target,
-    idle: Mutex<Vec<Link>>,
+    idle: Mutex<Vec<Box<dyn Bytes>>>,
+    places: Arc<Semaphore>,
 }
 
 impl Links {
-    /// None yet.
-    pub fn new(target: Target) -> Links {
-        Links { target, idle: Mutex::default() }
+    /// None yet; so many are lent at the same time, and never more are open.
+    pub fn new(target: Target, most: usize) -> Links {
+        Links { target, idle: Mutex::default(), places: Arc::new(Semaphore::new(most)) }
     }
 
     /// What the port is called.
@@ -52,61 +61,87 @@ impl Links {
         &self.target.name
     }
 
-    /// One that was used before and is open still, as far as can be seen.
-    pub fn kept(&self) -> Option<Link> {
+    /// One on which nothing goes on, and whether it was used before: as far as can be seen it is
+    /// open still.
+    ///
+    /// # Errors
+    /// The port is away, or is none: how.
+    pub async fn take(&self) -> anyhow::Result<(Link, bool)> {
+        let place = timeout(WAITS, self.places.clone().acquire_owned()).await;
+        let place =
+            place.map_err(|_| anyhow::anyhow!("too much is asked of {}", self.name()))??;
+        if let Some(bytes) = self.kept() {
+            return Ok((Link { bytes, _place: place }, true));
+        }
+        let opened = timeout(OPENS_WITHIN, self.opened()).await;
+        let opened = opened.unwrap_or_else(|_| bail!("no answer within {OPENS_WITHIN:?}"));
+        let bytes = opened.with_context(|| format!("{} is away", self.target.name))?;
+        Ok((Link { bytes, _place: place }, false))
+    }
+
+    fn kept(&self) -> Option<Box<dyn Bytes>> {
         loop {
-            let mut link = self.idle().pop()?;
+            let mut bytes = self.idle().pop()?;
             // Nobody was asked anything: what can be read is the end, or belongs to nothing.
-            if link.read_u8().now_or_never().is_none() {
-                return Some(link);
+            if bytes.read_u8().now_or_never().is_none() {
+                return Some(bytes);
             }
         }
     }
 
-    /// A new one.
-    ///
-    /// # Errors
-    /// The port is away: how.
-    pub async fn open(&self) -> anyhow::Result<Link> {
-        let opened = timeout(OPENS_WITHIN, self.opened()).await;
-        let opened = opened.unwrap_or_else(|_| bail!("no answer within {OPENS_WITHIN:?}"));
-        opened.with_context(|| format!("{} is away", self.target.name))
-    }
-
-    async fn opened(&self) -> anyhow::Result<Link> {
+    async fn opened(&self) -> anyhow::Result<Box<dyn Bytes>> {
         let Target { place, named, trust, .. } = &self.target;
-        let stream = match place {
-            Place::Unix(path) => return Ok(Box::new(UnixStream::connect(path).await?)),
-            Place::Tcp(address) => {
+        let mut bytes: Box<dyn Bytes> = match (place, trust) {
+            (Place::Unix(path), _) => Box::new(UnixStream::connect(path).await?),
+            (Place::Tcp(address), trust) => {
                 let now = named.as_ref().map_or(*address, |named| named.now());
-                TcpStream::connect(now).await?
+                let stream = TcpStream::connect(now).await?;
+                prepare(&stream)?;
+                match trust {
+                    None => Box::new(stream),
+                    Some(trust) => {
+                        let connector = TlsConnector::from(trust.connector.config());
+                        Box::new(connector.connect(trust.name.clone(), stream).await?)
+                    }
+                }
             }
         };
-        prepare(&stream)?;
-        Ok(match trust {
-            None => Box::new(stream),
-            Some(trust) => {
-                let connector = TlsConnector::from(trust.connector.config());
-                Box::new(connector.connect(trust.name.clone(), stream).await?)
-            }
-        })
+        recognise(&mut bytes).await?;
+        Ok(bytes)
     }
 
     /// An exchange is over, and the connection on which it was can be used again.
     pub fn keep(&self, link: Link) {
-        let mut idle = self.idle();
-        if idle.len() < IDLE {
-            idle.push(link);
-        }
+        self.idle().push(link.bytes);
     }
 
-    /// Forgets them: the port has been started again, or is gone.
+    /// Forgets those that are kept: the port has been started again, or is gone.
     pub fn forget(&self) {
         self.idle().clear();
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Link>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Box<dyn Bytes>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether this is a store's port. A memcached would carry everything out, and nobody who has a copy
+/// would hear of it; another gateway leads to a store, or back here.
+async fn recognise(bytes: &mut Box<dyn Bytes>) -> anyhow::Result<()> {
+    bytes.write_all(PORT_QUESTION).await?;
+    bytes.flush().await?;
+    let mut answer = vec![];
+    while !answer.ends_with(b"\n") {
+        if answer.len() > 1024 || bytes.read_buf(&mut answer).await? == 0 {
+            bail!("it has closed the connection");
+        }
+    }
+    match answer == memcached::PORT_ANSWER {
+        true => Ok(()),
+        false => bail!(
+            "it is no store's memcached port, but a memcached or another gateway: expected what is behind `shortstop store \
+             --memcached`"
+        ),
     }
 }
 
@@ -116,4 +151,32 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     socket.set_tcp_user_timeout(Some(GONE_AFTER))?;
     let asks = TcpKeepalive::new().with_time(ASKED_EVERY).with_interval(ASKED_EVERY);
     socket.set_tcp_keepalive(&asks)
+}
+
+impl AsyncRead for Link {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.bytes).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Link {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.bytes).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.bytes).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.bytes).poll_shutdown(context)
+    }
 }

@@ -14,7 +14,8 @@ use tokio::{net::TcpStream, sync::watch, task::JoinSet, time::sleep};
 
 use super::{
     client::Client,
-    known::{KnownItems, Questions},
+    learner::{Learner, Questions},
+    memory::ClientsMemory,
     servers::Servers,
     state::SideState,
 };
@@ -29,6 +30,15 @@ const ABSENT_AFTER: Duration = Duration::from_secs(300);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// What a client is told when there are as many as there may be.
 const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
+
+/// Connections that a gateway has to a store's memcached port at the most: a memcached takes 1,024
+/// of all its clients, and there are other gateways.
+pub const MEMCACHED_LINKS: usize = 128;
+
+/// How many of them each of so many threads has.
+fn links_of_server(threads: usize) -> usize {
+    (MEMCACHED_LINKS / threads.max(1)).max(1)
+}
 
 /// What the side is made of.
 pub(crate) struct MemcachedParts {
@@ -56,17 +66,20 @@ impl MemcachedSide {
     /// The system gives no thread, or takes no socket.
     pub fn start(parts: MemcachedParts) -> anyhow::Result<MemcachedSide> {
         let MemcachedParts { listeners, targets, owners, local, shared } = parts;
-        let (known, questions) = KnownItems::new();
-        let servers = Arc::new(Servers::new(targets, owners));
-        let state = Arc::new(SideState { servers, local, known, shared });
+        let (learner, questions) = Learner::new();
+        let (learner, memory) = (Arc::new(learner), Arc::new(ClientsMemory::default()));
         let (stopping, _) = watch::channel(false);
+        let most = links_of_server(listeners.len());
         let mut questions = Some(questions);
         let mut threads = vec![];
         for (number, listener) in listeners.into_iter().enumerate() {
             listener.set_nonblocking(true)?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let (state, stops, questions) = (state.clone(), stopping.subscribe(), questions.take());
-            let serves = move || runtime.block_on(serve(listener, state, stops, questions));
+            let servers = Arc::new(Servers::new(targets.clone(), owners.clone(), most));
+            let (local, learner, memory) = (local.clone(), learner.clone(), memory.clone());
+            let state = SideState { servers, local, learner, memory, shared: shared.clone() };
+            let (stops, questions) = (stopping.subscribe(), questions.take());
+            let serves = move || runtime.block_on(serve(listener, state.into(), stops, questions));
             let name = format!("memcached-{number}");
             let thread = std::thread::Builder::new().name(name).spawn(serves);
             threads.push(thread.context("a thread for memcached clients")?);
@@ -100,7 +113,7 @@ async fn serve(
     let asks = async {
         match (questions, &state.local) {
             (Some(questions), Some(local)) => {
-                state.known.asks(questions, local, &state.servers).await;
+                state.learner.asks(questions, local, &state.servers).await;
             }
             _ => std::future::pending().await,
         }
@@ -118,7 +131,11 @@ async fn serve(
             },
             () = &mut asks => {}
             Some(_) = clients.join_next() => {}
-            _ = stopping.changed() => {}
+            stops = stopping.changed() => {
+                if stops.is_err() {
+                    return;
+                }
+            }
         }
     }
     drop(listener);

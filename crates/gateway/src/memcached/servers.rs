@@ -1,6 +1,9 @@
 //! The stores' memcached ports, and which of them has a key.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::Duration,
+};
 
 use bytes::BytesMut;
 use memcached::{AskedValues, Exchange};
@@ -20,9 +23,10 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// These ports, of which `owners` has the numbers.
-    pub fn new(targets: Vec<Target>, owners: Owners) -> Servers {
-        Servers { all: targets.into_iter().map(Links::new).collect(), owners }
+    /// These ports, of which `owners` has the numbers, each with so many connections at the most.
+    pub fn new(targets: Vec<Target>, owners: Owners, most: usize) -> Servers {
+        let all = targets.into_iter().map(|target| Links::new(target, most)).collect();
+        Servers { all, owners }
     }
 
     /// How many there are.
@@ -49,8 +53,9 @@ impl Servers {
         &self.all[server]
     }
 
-    /// Has commands carried out, and hands on all that is answered, which may have so many bytes.
-    /// `again`: they may be carried out twice, for they change nothing.
+    /// Has commands carried out, and hands on all that is answered; `grows` is told of so many
+    /// bytes more, and says whether there is room for them. `again`: they may be carried out twice,
+    /// for they change nothing.
     ///
     /// # Errors
     /// There is no answer: why.
@@ -58,44 +63,60 @@ impl Servers {
         &self,
         server: usize,
         commands: &[u8],
-        most: usize,
+        grows: impl Fn(usize) -> bool,
         again: bool,
     ) -> Result<Vec<u8>, String> {
         let links = self.links(server);
-        let kept = links.kept();
-        let was_kept = kept.is_some();
-        let answered = self.asked_by(server, kept, commands, most).await;
-        match answered {
+        let (link, was_kept) = links.take().await.map_err(|error| format!("{error:#}"))?;
+        match self.asked_by(server, link, commands, &grows).await {
             // The port may have been started again since the connection was used last.
             Err(_) if was_kept && again => {
                 links.forget();
-                self.asked_by(server, None, commands, most).await
+                let (link, _) = links.take().await.map_err(|error| format!("{error:#}"))?;
+                self.asked_by(server, link, commands, &grows).await
             }
             answered => answered,
         }
     }
 
-    async fn asked_by(
+    /// Likewise, of an answer that may have so many bytes; whoever asks asks again by himself.
+    ///
+    /// # Errors
+    /// As [`Servers::asked`].
+    pub async fn asked_once(
         &self,
         server: usize,
-        link: Option<Link>,
         commands: &[u8],
         most: usize,
     ) -> Result<Vec<u8>, String> {
+        let has = AtomicUsize::new(0);
+        let grows = |more| has.fetch_add(more, Relaxed) + more <= most;
+        self.asked(server, commands, grows, false).await
+    }
+
+    async fn asked_by(
+        &self,
+        server: usize,
+        link: Link,
+        commands: &[u8],
+        grows: &impl Fn(usize) -> bool,
+    ) -> Result<Vec<u8>, String> {
         let links = self.links(server);
-        let link = match link {
-            Some(link) => link,
-            None => links.open().await.map_err(|error| format!("{error:#}"))?,
-        };
         let says = |why: &str| format!("{} {why}", links.name());
         let mut exchange = Exchange::new(link, BytesMut::from(commands));
         let mut answers = vec![];
         while !exchange.is_over() {
             let moved = timeout(ANSWERS_WITHIN, exchange.moves(true)).await;
-            moved.map_err(|_| says("does not answer"))?.map_err(|why| says(&why))?;
+            let moved = moved.unwrap_or_else(|_| Err("does not answer".into()));
+            // What it has said of that is its answer.
+            if moved.is_err() && answers.ends_with(b"\n") && answers.starts_with(b"SERVER_ERROR ") {
+                return Ok(answers);
+            }
+            moved.map_err(|why| says(&why))?;
+            let before = answers.len();
             let taken = exchange.take(|more| answers.extend_from_slice(more));
             taken.map_err(|why| says(&why))?;
-            if answers.len() > most {
+            if !grows(answers.len() - before) {
                 return Err(says("answers more than there is room for"));
             }
         }

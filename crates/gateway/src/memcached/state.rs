@@ -1,4 +1,5 @@
-//! What the threads of the side share: the servers, the copies, and what is known of these.
+//! What a thread of the side has: its connections to the servers, and what it shares with the
+//! others: the copies, and what all clients hold.
 
 use std::sync::Arc;
 
@@ -7,19 +8,23 @@ use client::kit::LocalCopies;
 use memcached::{AskedItem, AskedValues};
 
 use super::{
-    known::{ItemFacts, KnownItems},
+    learner::{ItemFacts, Knowledge, Learner},
+    memory::ClientsMemory,
     servers::Servers,
 };
 use crate::shared::GatewayState;
 
-/// Bytes of answers of one command that are put together from copies at once.
+/// Keys of one command that are looked for among the copies at once, and bytes of their answer.
+const KEYS: usize = 1024;
 const ANSWER_BYTES: usize = 1 << 20;
 
-/// What its threads share.
+/// What a thread has.
 pub(super) struct SideState {
+    /// With connections of this thread's alone: they end with its reactor.
     pub servers: Arc<Servers>,
     pub local: Option<LocalCopies>,
-    pub known: KnownItems,
+    pub learner: Arc<Learner>,
+    pub memory: Arc<ClientsMemory>,
     pub shared: Arc<GatewayState>,
 }
 
@@ -34,17 +39,13 @@ pub(super) enum CopyCoverage {
 impl SideState {
     /// Answers a command from a copy, if there is one that may.
     pub fn item(&self, asked: &AskedItem<'_>, read_ns: u64, out: &mut BytesMut) -> bool {
-        let answer = |value: &[u8], beside: ItemFacts, out: &mut Vec<u8>| {
-            asked.answer(value, beside.flags, beside.cas, out);
-        };
-        match self.local_answer(asked.name, read_ns, answer) {
-            Some(answer) => {
-                out.extend_from_slice(&answer);
-                self.shared.counters.local_hits.add_one();
-                true
-            }
-            None => false,
-        }
+        let answer = self.local_answer(asked.name, read_ns, |value, facts, bytes| {
+            asked.answer(value, facts.flags, facts.cas, bytes);
+        });
+        let Some(answer) = answer else { return false };
+        out.extend_from_slice(&answer);
+        self.shared.counters.local_hits.add_one();
+        true
     }
 
     /// Answers a command from copies, if there is one that may of each of its keys.
@@ -56,7 +57,8 @@ impl SideState {
     ) -> CopyCoverage {
         let before = out.len();
         for (at, name) in asked.names.iter().enumerate() {
-            match self.value(asked, name, read_ns).filter(|_| out.len() - before < ANSWER_BYTES) {
+            let has_room = at < KEYS && out.len() - before < ANSWER_BYTES;
+            match has_room.then(|| self.value(asked, name, read_ns)).flatten() {
                 Some(answer) => out.extend_from_slice(&answer),
                 None => {
                     out.truncate(before);
@@ -74,8 +76,8 @@ impl SideState {
         if !asked.only_reads {
             return None;
         }
-        self.local_answer(name, read_ns, |value, beside, out| {
-            asked.answer(name, value, beside.flags, beside.cas, out);
+        self.local_answer(name, read_ns, |value, facts, bytes| {
+            asked.answer(name, value, facts.flags, facts.cas, bytes);
         })
     }
 
@@ -86,60 +88,27 @@ impl SideState {
         answer: impl FnOnce(&[u8], ItemFacts, &mut Vec<u8>),
     ) -> Option<Vec<u8>> {
         let local = self.local.as_ref()?;
-        // Such a key has another name at the store, where tenants' keys are.
-        if wire::backend_name(wire::TENANT_OPEN, name).is_none() || name.len() > wire::MAX_KEY {
+        if is_tenants(name) || name.len() > wire::MAX_KEY {
             return None;
         }
-        let found = local.read(local.hash(name), name, read_ns, |copy| {
-            let beside = self.known.beside(name, copy.version)?;
+        let mut is_wanted = false;
+        let found = local.read_noted(local.hash(name), name, read_ns, |copy, note| {
+            let Knowledge::Facts(facts) = note.into() else {
+                is_wanted = note.is_none();
+                return None;
+            };
             let mut bytes = Vec::with_capacity(copy.value.len() + name.len() + 64);
-            answer(&copy.value, beside, &mut bytes);
-            Ok(bytes)
+            answer(&copy.value, facts, &mut bytes);
+            Some(bytes)
         });
-        match found.ok()? {
-            Ok(bytes) => Some(bytes),
-            Err(asks) => {
-                if asks {
-                    self.known.want(name);
-                }
-                None
-            }
+        if is_wanted {
+            self.learner.want(name);
         }
+        found.ok()
     }
 }
 
-/// What one client holds of the memory of all.
-pub(super) struct HeldMemory {
-    state: Arc<SideState>,
-    bytes: usize,
-}
-
-impl HeldMemory {
-    /// Nothing yet.
-    pub fn new(state: Arc<SideState>) -> HeldMemory {
-        HeldMemory { state, bytes: 0 }
-    }
-
-    /// So many bytes now; false: that is too much.
-    pub fn is(&mut self, bytes: usize) -> bool {
-        let shared = &self.state.shared;
-        match bytes > self.bytes {
-            true => shared.hold(bytes - self.bytes),
-            false => shared.release(self.bytes - bytes),
-        }
-        let grows = bytes > self.bytes;
-        self.bytes = bytes;
-        if grows && shared.held() > shared.most_held {
-            shared.memory_refused(bytes);
-            return false;
-        }
-        true
-    }
-}
-
-impl Drop for HeldMemory {
-    fn drop(&mut self) {
-        self.state.shared.release(self.bytes);
-        self.state.shared.disconnect();
-    }
+/// Whether it is the name that a tenant's key has at memcached.
+pub(super) fn is_tenants(name: &[u8]) -> bool {
+    wire::backend_name(wire::TENANT_OPEN, name).is_none()
 }

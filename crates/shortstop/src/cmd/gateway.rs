@@ -114,6 +114,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             bail!("--tenant {}: its secret is needed: use --cluster FILE", args.tenant)
         }
     };
+    let to_memcached = match args.memcached_listen {
+        Some(_) => gateway::MEMCACHED_LINKS * cluster.stores.len(),
+        None => 0,
+    };
     let config = Config {
         listen: args.listen,
         cluster,
@@ -136,6 +140,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             connections: open_files::connections(
                 "--max-connections",
                 args.max_connections as usize,
+                to_memcached,
             ),
             memory_bytes: args.max_memory,
             ..Limits::default()

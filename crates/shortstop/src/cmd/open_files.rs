@@ -14,10 +14,10 @@ pub fn raise() -> usize {
 }
 
 /// Lets it have as many connections as `option` asks for, or else as many as are possible, which
-/// are said and returned.
-pub fn connections(option: &str, wanted: usize) -> usize {
+/// are said and returned; `beside`: so many descriptors are for something else.
+pub fn connections(option: &str, wanted: usize, beside: usize) -> usize {
     let files = raise();
-    let possible = files.saturating_sub(BESIDE).max(1);
+    let possible = files.saturating_sub(BESIDE + beside).max(1);
     if possible < wanted {
         tracing::warn!(
             "{option} {wanted}: the system lets this process have {files} files and sockets open, so {possible} \

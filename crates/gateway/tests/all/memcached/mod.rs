@@ -177,6 +177,9 @@ fn while_a_store_is_away_nothing_is_done_there_and_that_is_said() {
     let said = client.ask(format!("get {a} {b}\r\n"));
     assert!(said.starts_with("SERVER_ERROR --memcached ") && said.lines().count() == 1, "{said}");
     let said = client.ask("flush_all\r\n");
+    let unknown = "SERVER_ERROR outcome unknown: some stores may have done it, and of another: ";
+    assert!(said.starts_with(unknown) && said.contains(" is away: "), "{said}");
+    let said = client.ask(format!("gat 100 {a} {b}\r\n"));
     assert!(said.starts_with("SERVER_ERROR outcome unknown: "), "{said}");
     assert_eq!(client.ask(format!("set {a} 0 0 1\r\nw\r\n")), "STORED\r\n", "the other one's");
 }
@@ -274,7 +277,7 @@ fn a_store_is_reached_by_tls_and_lets_nobody_in_without_a_certificate() {
 
 #[test]
 fn what_cannot_be_is_refused_at_the_start() {
-    let rack = Rack::start(2);
+    let (rack, one_store) = (Rack::start(2), Rack::start(1));
     let port = lab::port::held();
     let refused = |config: Config| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -288,9 +291,71 @@ fn what_cannot_be_is_refused_at_the_start() {
     assert!(refused(one).contains("partitions 1 to 1, of store"));
     let address = |url: &str| vec![gateway::BackendAddress::of_memcached(url).unwrap()];
     for url in ["memcached://:secret@127.0.0.1:1", "memcached://127.0.0.1:1/3"] {
-        let with_more = Config { memcached: address(url), ..usual() };
+        let with_more = Config { memcached: address(url), ..one_store.config(&port) };
         assert!(refused(with_more).contains("memcached has no passwords, and one database"));
     }
+    let several = Config { memcached: address("memcached://127.0.0.1:1"), ..usual() };
+    assert!(refused(several).contains("have a memcached port each"));
+    let unsaid = |url| Config { memcached: address(url), ..one_store.config(&port) };
+    assert!(refused(unsaid("memcached://localhost")).contains("expected a port"));
     let seal = Some(client::Seal::new([7; 32]));
     assert!(refused(Config { seal, ..usual() }).contains("leave --tenant and --seal-key out"));
+}
+
+/// Who writes at a memcached itself, past the store, is noticed by no copy.
+#[test]
+fn a_memcached_and_a_gateway_are_no_store_s_port() {
+    let (rack, server) = (Rack::start(1), Memcached::start());
+    let first = rack.gateway();
+    for at in [server.address(), first.address()] {
+        let url = format!("memcached://{at}");
+        let other = MemcachedGateway::start(|port| Config {
+            memcached: vec![gateway::BackendAddress::of_memcached(&url).unwrap()],
+            ..rack.config(port)
+        });
+        let said = other.speak().ask("get k\r\n");
+        assert!(said.contains("it is no store's memcached port"), "{said}");
+    }
+    assert_eq!(first.speak().ask("shortstop\r\n"), "ERROR\r\n");
+}
+
+/// A client's half commands, and answers that it does not read, are what it is sent away for, and
+/// nobody else is.
+#[test]
+fn who_holds_most_for_longest_is_sent_away() {
+    let rack = Rack::start(2);
+    let gateway = MemcachedGateway::start(|port| {
+        let mut config = rack.config(port);
+        config.limits.memory_bytes = 64 << 20;
+        config
+    });
+    let mut client = gateway.speak();
+    let [a, b] = keys(Secret::NONE, TENANT_OPEN);
+    let long = "v".repeat(900_000);
+    for key in [&a, &b] {
+        written(&mut client, &format!("set {key} 0 0 {}\r\n{long}\r\n", long.len()));
+    }
+    let value = |key: &str| format!("VALUE {key} 0 {}\r\n{long}\r\n", long.len());
+    // Half commands: of each 4 MB, which is less than one may hold.
+    let mut hoarders: Vec<Asker> = (0..20).map(|_| gateway.speak()).collect();
+    for hoarder in &mut hoarders {
+        hoarder.say("set half 0 0 60000000\r\n");
+        let _ = std::io::Write::write_all(&mut hoarder.0, &vec![b'v'; 4 << 20]);
+        assert_eq!(client.ask(format!("get {a}\r\n")), value(&a) + "END\r\n");
+    }
+    assert!(gateway.gateway.counter("memory_refusals") >= 10);
+    // Answers of several stores, which are put together.
+    let both = format!("get {a} {b} {a} {b} {a} {b} {a} {b}\r\n");
+    let expected = (value(&a) + &value(&b)).repeat(4) + "END\r\n";
+    let mut deaf: Vec<Asker> = (0..10).map(|_| gateway.speak()).collect();
+    for one in &mut deaf {
+        one.say(both.repeat(10));
+        assert_eq!(client.ask(format!("set {b} 0 0 {}\r\n{long}\r\n", long.len())), "STORED\r\n");
+    }
+    // And who reads is served whole.
+    for _ in 0..3 {
+        assert_eq!(client.ask(&both), expected);
+    }
+    drop((hoarders, deaf));
+    until("what they held is given back", || gateway.gateway.counter("held_memory") < 1 << 20);
 }

@@ -123,8 +123,12 @@ impl MemcachedGateway {
         MemcachedGateway { gateway: Gateway::start(config(&port)), port }
     }
 
+    pub fn address(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.port.number).into()
+    }
+
     pub fn speak(&self) -> Asker {
-        Asker::at(([127, 0, 0, 1], self.port.number).into())
+        Asker::at(self.address())
     }
 
     pub fn hits(&self) -> u64 {
