@@ -110,8 +110,8 @@ start_cluster() {
 	done
 }
 
-# The sides before a Redis Cluster: FOLDER. The plain side has one where clients are of a cluster, and
-# then as many gateways as it has masters look like nodes.
+# The sides before a Redis Cluster: FOLDER. The plain side has one where clients are of a cluster,
+# and then as many gateways as it has masters look like nodes.
 start_cluster_sides() {
 	into=$1
 	set -- $(free_ports 21)

@@ -75,8 +75,8 @@ impl LocalCopies {
         self.read_noted(hash, key, now_ns, |copy, _| Some(serve(copy)))
     }
 
-    /// Likewise; `serve` is handed what was noted of the copy, too, and where it makes nothing of it
-    /// the read is as one that found none.
+    /// Likewise; `serve` is handed what was noted of the copy, too, and where it makes nothing of
+    /// it the read is as one that found none.
     ///
     /// # Errors
     /// As [`LocalCopies::read`].

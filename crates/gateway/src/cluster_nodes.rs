@@ -2,8 +2,8 @@
 //! each of them has to these clients. Each gateway has every slot in truth: a command that comes to
 //! another one is carried out all the same.
 //!
-//! A node has whole stores' slots where there are no more nodes than stores: then all that needs one
-//! connection to a node, as channels that have slots do, is one store's as far as can be.
+//! A node has whole stores' slots where there are no more nodes than stores: then all that needs
+//! one connection to a node, as channels that have slots do, is one store's as far as can be.
 
 use std::{
     net::SocketAddr,

@@ -133,8 +133,8 @@ impl Cache {
         self.with(hash, |shelf| shelf.version(hash, key, now_ns))
     }
 
-    /// Notes something of the copy of a key of this version, if it may be served at `now_ns`, for as
-    /// long as that is kept. Whether it did.
+    /// Notes something of the copy of a key of this version, if it may be served at `now_ns`, for
+    /// as long as that is kept. Whether it did.
     pub fn note(&self, hash: u64, key: &[u8], now_ns: Nanos, note: (u64, CopyNote)) -> bool {
         self.with(hash, |shelf| shelf.note(hash, key, now_ns, note))
     }

@@ -1,5 +1,5 @@
-//! Before a Redis Cluster gateways look like one, so that clients which insist on a cluster stay with
-//! them. Words and the nodes that a client is shown go in, an answer comes out.
+//! Before a Redis Cluster gateways look like one, so that clients which insist on a cluster stay
+//! with them. Words and the nodes that a client is shown go in, an answer comes out.
 
 use std::fmt::Write as _;
 

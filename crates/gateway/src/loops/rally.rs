@@ -1,6 +1,6 @@
-//! A rally: one connection alone, which sends its next commands as soon as it has its answers. To be
-//! woken takes a loop longer than such a client needs for that; so for a moment the loop looks again
-//! by itself before it has the system wake it. Where several connections are at work there is
+//! A rally: one connection alone, which sends its next commands as soon as it has its answers. To
+//! be woken takes a loop longer than such a client needs for that; so for a moment the loop looks
+//! again by itself before it has the system wake it. Where several connections are at work there is
 //! mostly something to do at once, and nothing is gained by that.
 
 use std::time::{Duration, Instant};

@@ -125,8 +125,8 @@ impl Links {
     }
 }
 
-/// Whether this is a store's port. A memcached would carry everything out, and nobody who has a copy
-/// would hear of it; another gateway leads to a store, or back here.
+/// Whether this is a store's port. A memcached would carry everything out, and nobody who has a
+/// copy would hear of it; another gateway leads to a store, or back here.
 async fn recognise(bytes: &mut Box<dyn Bytes>) -> anyhow::Result<()> {
     bytes.write_all(PORT_QUESTION).await?;
     bytes.flush().await?;

@@ -54,9 +54,9 @@ pub struct Args {
     /// commands on strings do, by packets.
     #[arg(long, value_name = "[PARTITIONS=]URL")]
     resp: Vec<BackendAddress>,
-    /// Before a Redis Cluster: the gateways that clients in cluster mode take for its nodes, each by
-    /// the address at which clients reach it, this one among them. Repeat it, in the same order for
-    /// each gateway. Without it this one looks like the whole cluster.
+    /// Before a Redis Cluster: the gateways that clients in cluster mode take for its nodes, each
+    /// by the address at which clients reach it, this one among them. Repeat it, in the same order
+    /// for each gateway. Without it this one looks like the whole cluster.
     #[arg(long = "node", value_name = "ADDR:PORT", value_parser = socket_address)]
     nodes: Vec<SocketAddr>,
     /// Address and port for memcached clients, too (text and meta commands). They need no password.
