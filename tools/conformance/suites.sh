@@ -117,6 +117,8 @@ run_suite() {
 		# Its settings name the port. Sentinels and sockets are not here.
 		mkdir "$RECORD.tests" && cd "$RECORD.tests" && cp -r "$home/sources/django-redis/tests" . &&
 			sed -i "s/127\.0\.0\.1:6379/127.0.0.1:$PORT/g" tests/settings/*.py || exit 2
+		# Each has a database of its own, and a Redis Cluster has one.
+		[ -z "$cluster" ] || sed -i -E "s/db=[0-9]+/db=0/g; s/(127\.0\.0\.1:$PORT):[0-9]+/\1:0/g" tests/settings/*.py || exit 2
 		pytest -k 'not usock and not sentinel' tests
 		;;
 	ioredis* | node-redis) timeout "$SUITE_SECONDS" node "$home/node/${suite%-cluster}.mjs" ;;

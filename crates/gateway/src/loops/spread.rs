@@ -296,6 +296,9 @@ impl EventLoop {
 
     /// A command that every store is told, as the server advises it.
     fn everywhere(&mut self, said: CommandText<'_>) -> Option<Spread> {
+        if self.owners.have_slots() && said.is(0, "pubsub") && said.is(1, "shardnumsub") {
+            return self.by_channels(said);
+        }
         let how = match said.word(0)? {
             // Any store's answer does.
             name if name.eq_ignore_ascii_case(b"ping") => return None,
@@ -303,10 +306,38 @@ impl EventLoop {
                 self.next_number += 1;
                 Join::Any(self.next_number as usize % self.stores.len())
             }
+            name if name.eq_ignore_ascii_case(b"pubsub")
+                && said.is(1, "shardchannels")
+                && self.owners.have_slots() =>
+            {
+                Join::Lists
+            }
             _ => self.commands.spread(said.words)?,
         };
         let parts = (0..self.stores.len()).map(|store| (store, said.bytes.to_vec()));
         Some(Spread { parts: parts.collect(), how })
+    }
+
+    /// PUBSUB SHARDNUMSUB: each channel is asked for where it is, and its answer are two elements.
+    fn by_channels(&self, said: CommandText<'_>) -> Option<Spread> {
+        let mut parts: Vec<(usize, Vec<&[u8]>)> = vec![];
+        let mut places = vec![];
+        for channel in said.words.iter().skip(2) {
+            let store = self.store_of(channel);
+            let part = parts.iter().position(|(other, _)| *other == store).unwrap_or(parts.len());
+            if part == parts.len() {
+                parts.push((store, said.words.iter().take(2).collect()));
+            }
+            parts[part].1.push(channel);
+            places.extend([part; 2]);
+        }
+        let encoded = parts.into_iter().map(|(store, words)| {
+            let mut bytes = vec![];
+            encode(&words, &mut bytes);
+            (store, bytes)
+        });
+        let parts: Vec<(usize, Vec<u8>)> = encoded.collect();
+        (!parts.is_empty()).then_some(Spread { parts, how: Join::Places(places) })
     }
 
     /// Sends each store its part, once nothing is under way that must not be overtaken.

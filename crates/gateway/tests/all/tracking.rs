@@ -92,12 +92,23 @@ fn a_cache_of_a_client_is_kept_true_by_all_stores() {
 #[test]
 fn a_channel_that_has_a_slot_is_listened_to_where_that_is() {
     let rack: Rack = Rack::start();
+    let mut clients = vec![];
     for (server, channel) in rack.servers.iter().zip(keys()) {
         let mut client = rack.gateway.speak();
         assert!(client.ask(&format!("SSUBSCRIBE {channel}")).contains("ssubscribe"));
         let listened = server.speak().ask("PUBSUB SHARDCHANNELS");
         assert!(listened.contains(&channel), "{channel}: {listened}");
+        clients.push(client);
     }
+    let mut asks = rack.gateway.speak();
+    let [a, b] = keys();
+    let listened = asks.ask("PUBSUB SHARDCHANNELS");
+    assert!(listened.starts_with("*2\r\n"), "{listened}");
+    assert!(listened.contains(&a) && listened.contains(&b), "{listened}");
+    let counts = |line: String| line.replace("\r\n", " ");
+    let said = counts(asks.ask(&format!("PUBSUB SHARDNUMSUB {b} other {a}")));
+    assert_eq!(said, format!("*6 $2 {b} :1 $5 other :0 $2 {a} :1 "));
+    assert_eq!(asks.ask("PUBSUB SHARDNUMSUB"), "*0\r\n");
 }
 
 #[test]

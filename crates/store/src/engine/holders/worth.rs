@@ -46,12 +46,17 @@ impl KeyWorth {
 /// What copies of keys are worth.
 pub(super) struct Worth {
     places: Box<[KeyWorth]>,
+    /// When a copy of any key was called back last, and until when one is granted to nobody: most
+    /// stores have no such keys, and their table need not be looked at with each read.
+    called_back_ns: Nanos,
+    until_ns: Nanos,
 }
 
 impl Worth {
     /// Nothing is known.
     pub fn new() -> Worth {
-        Worth { places: vec![KeyWorth::default(); PLACES].into() }
+        let places = vec![KeyWorth::default(); PLACES].into();
+        Worth { places, called_back_ns: 0, until_ns: 0 }
     }
 
     /// A key's number.
@@ -81,6 +86,7 @@ impl Worth {
             *key = KeyWorth { of: number, ..KeyWorth::default() };
         }
         key.called_back_ns = now_ns;
+        self.called_back_ns = now_ns;
         if now_ns < key.until_ns {
             return;
         }
@@ -92,6 +98,7 @@ impl Worth {
         if key.reads < READS * key.called_back {
             key.pause_ms = (2 * key.pause_ms).clamp(PAUSE_MS, PAUSE_MOST_MS);
             key.until_ns = now_ns + Nanos::from(key.pause_ms) * NS_PER_MS;
+            self.until_ns = self.until_ns.max(key.until_ns);
         } else {
             key.pause_ms /= 2;
         }
@@ -100,11 +107,15 @@ impl Worth {
 
     /// Whether a copy of a key was called back within so long.
     pub fn was_called_back(&self, id: &KeyId, within_ns: Nanos, now_ns: Nanos) -> bool {
-        self.of(id).is_some_and(|key| now_ns < key.called_back_ns + within_ns)
+        now_ns < self.called_back_ns + within_ns
+            && self.of(id).is_some_and(|key| now_ns < key.called_back_ns + within_ns)
     }
 
     /// For how many milliseconds more a key is granted to no holder.
     pub fn pause_ms(&self, id: &KeyId, now_ns: Nanos) -> u32 {
+        if now_ns >= self.until_ns {
+            return 0;
+        }
         let until_ns = self.of(id).map_or(0, |key| key.until_ns);
         until_ns.saturating_sub(now_ns).div_ceil(NS_PER_MS) as u32
     }
