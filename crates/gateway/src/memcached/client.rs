@@ -23,6 +23,7 @@ use super::{
     joint,
     links::Link,
     memory::HeldMemory,
+    own_stats::own_stats,
     servers::ANSWERS_WITHIN,
     state::{CopyCoverage, SideState, is_tenants},
 };
@@ -53,7 +54,7 @@ const DONE: &[u8] = b"OK\r\n";
 /// The answer to a meta no-op.
 const NO_OP: &[u8] = b"MN\r\n";
 const STATS: &[u8] =
-    b"CLIENT_ERROR stats is not possible by a gateway of several stores: ask their memcached ports\r\n";
+    b"CLIENT_ERROR this is not possible by a gateway of several stores: ask their memcached ports\r\n";
 const TENANTS: &[u8] =
     b"CLIENT_ERROR the key is a tenant's, which a gateway of several stores does not find: ask its store's memcached port\r\n";
 
@@ -325,8 +326,12 @@ impl Client {
                     return Step::Everything(self.input.split_to(len).freeze(), is_silent);
                 }
                 CommandSubject::Server if servers.count() > 1 && command.starts_with(b"stats") => {
+                    let is_plain = command.trim_ascii() == b"stats";
                     self.input.advance(len);
-                    self.says(STATS);
+                    match is_plain {
+                        true => self.says(own_stats(&self.state.shared).as_bytes()),
+                        false => self.says(STATS),
+                    }
                     continue;
                 }
                 CommandSubject::Everything | CommandSubject::Server => 0,

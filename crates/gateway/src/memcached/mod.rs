@@ -12,6 +12,7 @@ mod joint;
 mod learner;
 mod links;
 mod memory;
+mod own_stats;
 mod serve;
 mod servers;
 mod state;
