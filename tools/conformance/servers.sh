@@ -110,8 +110,23 @@ start_cluster() {
 	done
 }
 
-# The sides before a Redis Cluster: FOLDER. The plain side has one where clients are of a cluster,
-# and then as many gateways as it has masters look like nodes.
+# A Redis Cluster of one node, which has all slots: FOLDER NAME PORT, and a port for its own talk.
+start_lone_node() {
+	start "$1" "$2" "$program" --port "$3" --cluster-port "$4" --bind 127.0.0.1 --save '' --appendonly no \
+		--enable-debug-command yes --enable-protected-configs yes --cluster-enabled yes
+	await "$3" "$2" ping
+	redis-cli -h 127.0.0.1 -p "$3" cluster addslotsrange 0 16383 >/dev/null || fail "CLUSTER ADDSLOTSRANGE: $1"
+	left=300
+	until redis-cli -h 127.0.0.1 -p "$3" cluster info | grep -q '^cluster_state:ok'; do
+		left=$((left - 1))
+		[ $left -gt 0 ] || fail "a Redis Cluster of one node is not whole within 30 s: $1"
+		sleep 0.1
+	done
+}
+
+# The sides before a Redis Cluster: FOLDER. The plain side has one as well, for what a cluster does
+# not do is not asked here: of one node where clients do not know that it is one. Where they do, as
+# many gateways as it has masters look like nodes.
 start_cluster_sides() {
 	into=$1
 	set -- $(free_ports 21)
@@ -119,7 +134,7 @@ start_cluster_sides() {
 	if is_of_cluster; then
 		start_cluster "$into" plain "$1" "$2" "$3" "$4" "$5" "$6"
 	else
-		start_server "$into/plain" plain "$1"
+		start_lone_node "$into/plain" plain "$1" "$4"
 	fi
 	shift 6
 	behind_port=$1

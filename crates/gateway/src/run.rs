@@ -1,7 +1,7 @@
 //! A gateway from its configuration to its end: joins the client library, the backends and the
 //! server of connections. `shortstop gateway` calls it, and so do experiments.
 
-use std::{future::Future, net::SocketAddr, sync::Arc};
+use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use client::{Machine, Memory, Options, Seal, kit::CopiesThread};
@@ -183,8 +183,9 @@ pub async fn run(
                  all that they say is in the clear; listen on 127.0.0.1 beside the application"
             );
         }
+        let lease = Duration::from_millis(config.cluster.lease_max_ms.into());
         let shared = shared.clone();
-        MemcachedSide::start(MemcachedParts { listeners, targets, owners, local, shared })
+        MemcachedSide::start(MemcachedParts { listeners, targets, owners, local, lease, shared })
     });
     let memcached = memcached.transpose()?;
     let metrics = match config.metrics {
@@ -211,7 +212,7 @@ pub async fn run(
     ready(listen);
     let watch = async {
         match shared.nodes.has_others() {
-            true => shared.nodes.clone().watch(listen, config.tls.is_none()).await,
+            true => shared.nodes.clone().watch(config.tls.is_none()).await,
             false => std::future::pending().await,
         }
     };
@@ -499,7 +500,7 @@ fn listener(
 }
 
 /// How long a read waits for the network before it goes to the store or its Redis.
-const READS_WITHIN: std::time::Duration = std::time::Duration::from_millis(500);
+const READS_WITHIN: Duration = Duration::from_millis(500);
 
 /// When it stops, connections may take so long to end.
-const STOPS_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
+const STOPS_WITHIN: Duration = Duration::from_secs(5);

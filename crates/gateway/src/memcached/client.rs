@@ -24,11 +24,10 @@ use super::{
     links::Link,
     memory::HeldMemory,
     own_stats::own_stats,
-    servers::ANSWERS_WITHIN,
     state::{CopyCoverage, SideState, is_tenants},
 };
 
-/// How long a client that is sent away may take for the last answers.
+/// How long a client may read nothing of its last answers.
 const LINGERS: Duration = Duration::from_secs(2);
 /// How long a client may read nothing while a server answers it.
 const READS_WITHIN: Duration = Duration::from_secs(5);
@@ -38,8 +37,8 @@ const INPUT_BYTES: usize = 64 << 10;
 const OUTPUT_BYTES: usize = 1 << 20;
 /// Room for one read.
 const READ_BYTES: usize = 16 << 10;
-/// A buffer that has grown beyond this is not kept.
-const KEEP_BYTES: usize = 64 << 10;
+/// A buffer that has grown beyond this is not kept: a client's two together are not counted.
+const KEEP_BYTES: usize = 16 << 10;
 /// Commands and bytes that go to a server together.
 const COMMANDS: usize = 256;
 const BATCH_BYTES: usize = 256 << 10;
@@ -88,7 +87,9 @@ struct ConnectionEnd;
 struct Failure {
     /// Of the server; none: the client has gone.
     why: Option<String>,
-    has_answered: bool,
+    /// The server has ended the connection before it said anything: it may have been of a port that
+    /// was started again.
+    may_be_old: bool,
     /// Nothing is to be said of it.
     is_explained: bool,
 }
@@ -98,7 +99,11 @@ pub(super) struct Client {
     state: Arc<SideState>,
     stream: TcpStream,
     input: BytesMut,
+    /// Bytes that `input` was given room for: what has been taken off it is there still.
+    input_room: usize,
     out: BytesMut,
+    /// Likewise of `out`.
+    out_room: usize,
     parser: RequestParser,
     limits: Limits,
     held: HeldMemory,
@@ -114,7 +119,9 @@ impl Client {
             state,
             stream,
             input: BytesMut::new(),
+            input_room: 0,
             out: BytesMut::new(),
+            out_room: 0,
             parser: RequestParser::default(),
             limits: Limits::default(),
             held,
@@ -135,8 +142,27 @@ impl Client {
             ended = self.runs(&mut stopping) => ended,
         };
         if ended.is_ok() {
-            let _ = timeout(LINGERS, self.stream.write_all_buf(&mut self.out)).await;
+            self.ends().await;
+        }
+    }
+
+    /// Sends what is left, for as long as the client reads.
+    async fn ends(mut self) {
+        (self.input, self.input_room) = (BytesMut::new(), 0);
+        self.count();
+        let sent_away = self.held.sent_away();
+        let sends = async {
+            while !self.out.is_empty() {
+                let sent = timeout(LINGERS, self.stream.write_buf(&mut self.out)).await;
+                if !matches!(sent, Ok(Ok(1..))) {
+                    return;
+                }
+            }
             let _ = self.stream.shutdown().await;
+        };
+        tokio::select! {
+            () = sent_away => {}
+            () = sends => {}
         }
     }
 
@@ -173,18 +199,40 @@ impl Client {
         }
     }
 
-    /// Counts what it holds. False: that is too much for one.
-    fn count(&self) -> bool {
-        self.held.set(self.input.capacity() + self.out.capacity())
+    /// Counts what it holds, and `more`. False: that is too much for one.
+    fn counts(&mut self, more: usize) -> bool {
+        self.out_room = self.out_room.max(self.out.capacity());
+        self.held.set(self.input_room + self.out_room + more)
     }
 
-    /// Gives back the memory of buffers that were large and are empty.
+    /// Counts what it holds. False: that is too much for one.
+    fn count(&mut self) -> bool {
+        self.counts(0)
+    }
+
+    /// Gives back the memory of buffers that were large and are not any more.
     fn gives_back(&mut self) {
-        for buffer in [&mut self.input, &mut self.out] {
-            if buffer.is_empty() && buffer.capacity() > KEEP_BYTES {
-                *buffer = BytesMut::new();
-            }
+        let large = |room: usize, len: usize| room > KEEP_BYTES && 4 * len < room;
+        if large(self.input_room, self.input.len()) {
+            self.input = BytesMut::from(&self.input[..]);
+            self.input_room = self.input.capacity();
         }
+        self.out_room = self.out_room.max(self.out.capacity());
+        if large(self.out_room, self.out.len()) {
+            self.out = BytesMut::from(&self.out[..]);
+            self.out_room = self.out.capacity();
+        }
+    }
+
+    /// Takes so many bytes off the front. Where there was much room, what is left behind them gets
+    /// another: that one goes with what is taken.
+    fn take(&mut self, len: usize) -> BytesMut {
+        let front = self.input.split_to(len);
+        if self.input_room > KEEP_BYTES {
+            self.input = BytesMut::from(&self.input[..]);
+            self.input_room = self.input.capacity();
+        }
+        front
     }
 
     /// Room for the next read: as much as the command at the front needs, or twice what is there
@@ -198,6 +246,7 @@ impl Client {
         let mut larger = BytesMut::with_capacity(room);
         larger.extend_from_slice(&self.input);
         self.input = larger;
+        self.input_room = room;
     }
 
     /// Sends what is there, or reads what comes.
@@ -298,7 +347,13 @@ impl Client {
             self.state.shared.counters.total_commands_processed.add_one();
             let servers = &self.state.servers;
             let command = &self.input[..len];
-            let server = match memcached::subject(command) {
+            let subject = memcached::subject(command);
+            if servers.count() > 1 && names_of(&subject).any(is_tenants) {
+                self.input.advance(len);
+                self.out.extend_from_slice(if is_silent { b"" } else { TENANTS });
+                continue;
+            }
+            let server = match subject {
                 CommandSubject::Item(item) if self.state.item(&item, read_ns, &mut self.out) => {
                     self.input.advance(len);
                     continue;
@@ -313,17 +368,12 @@ impl Client {
                         CopyCoverage::None if servers.have_all(&asked) => {
                             servers.of(asked.names[0])
                         }
-                        _ => return Step::Joint(self.input.split_to(len).freeze()),
+                        _ => return Step::Joint(self.take(len).freeze()),
                     }
-                }
-                CommandSubject::Key(name) if servers.count() > 1 && is_tenants(&name) => {
-                    self.input.advance(len);
-                    self.out.extend_from_slice(if is_silent { b"" } else { TENANTS });
-                    continue;
                 }
                 CommandSubject::Key(name) => servers.of(&name),
                 CommandSubject::Everything if servers.count() > 1 => {
-                    return Step::Everything(self.input.split_to(len).freeze(), is_silent);
+                    return Step::Everything(self.take(len).freeze(), is_silent);
                 }
                 CommandSubject::Server if servers.count() > 1 && command.starts_with(b"stats") => {
                     let is_plain = command.trim_ascii() == b"stats";
@@ -355,11 +405,13 @@ impl Client {
                 break;
             };
             let command = &self.input[len..len + request.len];
-            let is_there = match memcached::subject(command) {
+            let subject = memcached::subject(command);
+            if servers.count() > 1 && names_of(&subject).any(is_tenants) {
+                break;
+            }
+            let is_there = match subject {
                 CommandSubject::Item(item) => servers.of(item.name) == server,
-                CommandSubject::Key(name) => {
-                    servers.of(&name) == server && (servers.count() == 1 || !is_tenants(&name))
-                }
+                CommandSubject::Key(name) => servers.of(&name) == server,
                 CommandSubject::Values(asked) => {
                     servers.have_all(&asked) && servers.of(asked.names[0]) == server
                 }
@@ -373,7 +425,7 @@ impl Client {
             (len, count) = (len + request.len, count + 1);
         }
         self.state.shared.counters.total_commands_processed.add(count as u64 - 1);
-        batch.bytes = self.input.split_to(len);
+        batch.bytes = self.take(len);
         batch
     }
 
@@ -406,8 +458,7 @@ impl Client {
                 }
                 Err(failure) => failure,
             };
-            // The port may have been started again since the connection was used last.
-            if may_repeat && !failure.has_answered {
+            if may_repeat && failure.may_be_old {
                 links.forget();
                 continue;
             }
@@ -428,19 +479,28 @@ impl Client {
 
     /// Carries an exchange on as far as the client reads; the connection on which it was.
     async fn exchanges(&mut self, link: Link, commands: BytesMut) -> Result<Link, Failure> {
-        let asked = commands.len();
+        let asked = commands.capacity();
         let mut exchange = Exchange::new(link, commands);
-        let mut has_answered = false;
-        let mut explains = false;
-        let mut late = std::pin::pin!(sleep(ANSWERS_WITHIN));
+        let (mut has_answered, mut explains, mut has_ended) = (false, false, false);
+        let within = self.state.servers.answers_within;
+        let mut late = std::pin::pin!(sleep(within));
+        let mut had_room = true;
         while !exchange.is_over() {
             let has_room = self.out.len() < OUTPUT_BYTES;
-            let within = if has_room { ANSWERS_WITHIN } else { READS_WITHIN };
+            if has_room != had_room {
+                // What is too much has to be read, not a part of it again and again.
+                let next = if has_room { within } else { READS_WITHIN };
+                late.as_mut().reset(Instant::now() + next);
+                had_room = has_room;
+            }
             let out = &mut self.out;
             let failed = tokio::select! {
                 biased;
                 moved = exchange.moves(has_room) => {
-                    late.as_mut().reset(Instant::now() + within);
+                    if has_room {
+                        late.as_mut().reset(Instant::now() + within);
+                    }
+                    has_ended = moved.is_err();
                     let taken = moved.and_then(|()| {
                         exchange.take(|answers| {
                             if !answers.is_empty() {
@@ -453,16 +513,15 @@ impl Client {
                     taken.err().map(Some)
                 }
                 sent = self.stream.write_buf(out), if !out.is_empty() => {
-                    late.as_mut().reset(Instant::now() + within);
                     // The client has gone.
                     matches!(sent, Ok(0) | Err(_)).then_some(None)
                 }
                 // The client does not read, or the server says nothing.
                 () = &mut late => {
-                    Some(has_room.then(|| format!("does not answer within {ANSWERS_WITHIN:?}")))
+                    Some(has_room.then(|| format!("does not answer within {within:?}")))
                 }
             };
-            let is_too_much = !self.held.set(asked + self.out.capacity());
+            let is_too_much = !self.counts(asked);
             if is_too_much {
                 self.held.refuse();
             }
@@ -471,7 +530,8 @@ impl Client {
                 // server has said why it ends the connection nobody need say so again.
                 let is_explained = exchange.is_within_answer() || explains;
                 let why = failed.flatten();
-                return Err(Failure { why, has_answered, is_explained });
+                let may_be_old = has_ended && !has_answered;
+                return Err(Failure { why, may_be_old, is_explained });
             }
         }
         Ok(exchange.into_link())
@@ -482,6 +542,7 @@ impl Client {
     async fn joint(&mut self, command: &[u8]) -> Result<(), ConnectionEnd> {
         let CommandSubject::Values(asked) = memcached::subject(command) else { return Ok(()) };
         let state = self.state.clone();
+        let asks = command.len() + asked.names.len() * size_of::<&[u8]>();
         let (mut left, mut at_once) = (&asked.names[..], KEYS);
         while !left.is_empty() {
             let names;
@@ -493,7 +554,7 @@ impl Client {
                 }
             }
             self.gives_back();
-            self.count();
+            self.counts(asks);
             // Many keys that are here take no time of anybody else's.
             yield_now().await;
             let read_ns = now_ns();
@@ -505,7 +566,10 @@ impl Client {
             });
             let here = here.collect();
             // What comes is there twice for a moment.
-            self.held.add(2 * size);
+            if !self.held.add(2 * size) {
+                self.held.refuse();
+                return Err(ConnectionEnd);
+            }
             let grows = |more: usize| self.held.add(2 * more);
             let values = joint::values(&state.servers, &asked, names, here, grows);
             match Client::while_sending(&mut self.stream, &mut self.out, values).await? {
@@ -515,6 +579,11 @@ impl Client {
                         false => (at_once * 2).min(KEYS_MOST),
                     };
                     self.says(&values);
+                    drop(values);
+                    if !self.counts(asks) {
+                        self.held.refuse();
+                        return Err(ConnectionEnd);
+                    }
                 }
                 Err(line) => {
                     self.says(format!("{line}\r\n").as_bytes());
@@ -553,6 +622,17 @@ impl Client {
         }
         Ok(())
     }
+}
+
+/// The keys that a command names.
+fn names_of<'a>(subject: &'a CommandSubject<'_>) -> impl Iterator<Item = &'a [u8]> {
+    let (one, several): (Option<&[u8]>, &[&[u8]]) = match subject {
+        CommandSubject::Values(asked) => (None, &asked.names),
+        CommandSubject::Item(item) => (Some(item.name), &[]),
+        CommandSubject::Key(name) => (Some(name), &[]),
+        CommandSubject::Everything | CommandSubject::Server => (None, &[]),
+    };
+    one.into_iter().chain(several.iter().copied())
 }
 
 /// Whether answers end with what a store says before it ends a connection.

@@ -20,7 +20,10 @@ const FREE_BYTES: usize = 32 << 10;
 /// What one client holds.
 #[derive(Debug)]
 struct Holding {
+    /// All of it.
     bytes: AtomicUsize,
+    /// As it is counted.
+    counted: AtomicUsize,
     /// Since when it is more than is not counted.
     since: Mutex<Instant>,
     sent_away: Notify,
@@ -42,15 +45,22 @@ impl HeldMemory {
     /// Nothing yet.
     pub fn new(all: Arc<ClientsMemory>, shared: Arc<GatewayState>) -> HeldMemory {
         let since = Mutex::new(Instant::now());
-        let own = Arc::new(Holding { bytes: AtomicUsize::new(0), since, sent_away: Notify::new() });
+        let own = Holding {
+            bytes: AtomicUsize::new(0),
+            counted: AtomicUsize::new(0),
+            since,
+            sent_away: Notify::new(),
+        };
+        let own = Arc::new(own);
         let place = all.0.lock().unwrap_or_else(PoisonError::into_inner).insert(own.clone());
         HeldMemory { all, shared, own, place }
     }
 
     /// So many bytes now. False: one client alone may not hold so much.
     pub fn set(&self, bytes: usize) -> bool {
+        self.own.bytes.store(bytes, Relaxed);
         let bytes = if bytes <= FREE_BYTES { 0 } else { bytes };
-        let before = self.own.bytes.swap(bytes, Relaxed);
+        let before = self.own.counted.swap(bytes, Relaxed);
         if bytes <= before {
             self.shared.release(before - bytes);
             return true;
@@ -80,9 +90,11 @@ impl HeldMemory {
         let all = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lies = |holding: &Arc<Holding>| {
             let since = *holding.since.lock().unwrap_or_else(PoisonError::into_inner);
-            holding.bytes.load(Relaxed) as u128 * since.elapsed().as_micros()
+            holding.counted.load(Relaxed) as u128 * (1 + since.elapsed().as_micros())
         };
-        if let Some((_, most)) = all.iter().max_by_key(|(_, holding)| lies(holding)) {
+        let holders = all.iter().map(|(_, holding)| (lies(holding), holding));
+        let most = holders.filter(|(lies, _)| *lies > 0).max_by_key(|(lies, _)| *lies);
+        if let Some((_, most)) = most {
             most.sent_away.notify_one();
         }
     }
@@ -102,7 +114,7 @@ impl HeldMemory {
 impl Drop for HeldMemory {
     fn drop(&mut self) {
         self.all.0.lock().unwrap_or_else(PoisonError::into_inner).remove(self.place);
-        self.shared.release(self.own.bytes.load(Relaxed));
+        self.shared.release(self.own.counted.load(Relaxed));
         self.shared.disconnect();
     }
 }

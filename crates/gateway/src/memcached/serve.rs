@@ -50,6 +50,8 @@ pub(crate) struct MemcachedParts {
     pub owners: Owners,
     /// The copies that the gateway keeps.
     pub local: Option<LocalCopies>,
+    /// The longest lease that anybody may have.
+    pub lease: Duration,
     pub shared: Arc<GatewayState>,
 }
 
@@ -65,7 +67,7 @@ impl MemcachedSide {
     /// # Errors
     /// The system gives no thread, or takes no socket.
     pub fn start(parts: MemcachedParts) -> anyhow::Result<MemcachedSide> {
-        let MemcachedParts { listeners, targets, owners, local, shared } = parts;
+        let MemcachedParts { listeners, targets, owners, local, lease, shared } = parts;
         let (learner, questions) = Learner::new();
         let (learner, memory) = (Arc::new(learner), Arc::new(ClientsMemory::default()));
         let (stopping, _) = watch::channel(false);
@@ -75,7 +77,7 @@ impl MemcachedSide {
         for (number, listener) in listeners.into_iter().enumerate() {
             listener.set_nonblocking(true)?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let servers = Arc::new(Servers::new(targets.clone(), owners.clone(), most));
+            let servers = Arc::new(Servers::new(targets.clone(), owners.clone(), most, lease));
             let (local, learner, memory) = (local.clone(), learner.clone(), memory.clone());
             let state = SideState { servers, local, learner, memory, shared: shared.clone() };
             let (stops, questions) = (stopping.subscribe(), questions.take());
@@ -118,7 +120,7 @@ async fn serve(
             _ => std::future::pending().await,
         }
     };
-    let mut asks = std::pin::pin!(asks);
+    let mut asks = Box::pin(asks);
     let mut clients = JoinSet::new();
     while !*stopping.borrow() {
         tokio::select! {
@@ -139,6 +141,8 @@ async fn serve(
         }
     }
     drop(listener);
+    // What is asked for itself takes no connection of clients' any more.
+    drop(asks);
     while clients.join_next().await.is_some() {}
 }
 
@@ -152,7 +156,7 @@ fn take_in(
     let shared = &state.shared;
     if !shared.connect() {
         shared.counters.rejected_connections.add_one();
-        let _ = stream.try_write(TOO_MANY);
+        let _ = SockRef::from(&stream).send(TOO_MANY);
         return;
     }
     let asks = TcpKeepalive::new().with_time(ABSENT_AFTER).with_interval(ABSENT_AFTER / 3);

@@ -12,21 +12,31 @@ use tokio::time::timeout;
 use super::links::{Link, Links};
 use crate::loops::{Target, owners::Owners};
 
-/// How long a server may take for the next part of an answer: longer than a store waits for its
-/// memcached, which it tells of.
-pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// How long a server may take for the next part of an answer, beside the longest lease, for which it
+/// may have to wait: longer than it waits for its memcached, of which it tells.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Why there is no answer.
+struct NoAnswer {
+    why: String,
+    /// The connection has ended.
+    has_ended: bool,
+}
 
 /// All ports.
 pub(super) struct Servers {
     all: Vec<Links>,
     owners: Owners,
+    /// How long one of them may take for the next part of an answer.
+    pub answers_within: Duration,
 }
 
 impl Servers {
-    /// These ports, of which `owners` has the numbers, each with so many connections at the most.
-    pub fn new(targets: Vec<Target>, owners: Owners, most: usize) -> Servers {
+    /// These ports, of which `owners` has the numbers, each with so many connections at the most,
+    /// where leases are so long at the most.
+    pub fn new(targets: Vec<Target>, owners: Owners, most: usize, lease: Duration) -> Servers {
         let all = targets.into_iter().map(|target| Links::new(target, most)).collect();
-        Servers { all, owners }
+        Servers { all, owners, answers_within: lease + ANSWERS_WITHIN }
     }
 
     /// How many there are.
@@ -67,15 +77,18 @@ impl Servers {
         again: bool,
     ) -> Result<Vec<u8>, String> {
         let links = self.links(server);
-        let (link, was_kept) = links.take().await.map_err(|error| format!("{error:#}"))?;
-        match self.asked_by(server, link, commands, &grows).await {
-            // The port may have been started again since the connection was used last.
-            Err(_) if was_kept && again => {
-                links.forget();
-                let (link, _) = links.take().await.map_err(|error| format!("{error:#}"))?;
-                self.asked_by(server, link, commands, &grows).await
+        let mut taken = links.take().await;
+        loop {
+            let (link, was_kept) = taken.map_err(|error| format!("{error:#}"))?;
+            match self.asked_by(server, link, commands, &grows).await {
+                Ok(answer) => return Ok(answer),
+                // The port may have been started again since the connection was used last.
+                Err(NoAnswer { has_ended: true, .. }) if was_kept && again => {
+                    links.forget();
+                    taken = links.take().await;
+                }
+                Err(NoAnswer { why, .. }) => return Err(format!("{} {why}", links.name())),
             }
-            answered => answered,
         }
     }
 
@@ -100,27 +113,25 @@ impl Servers {
         link: Link,
         commands: &[u8],
         grows: &impl Fn(usize) -> bool,
-    ) -> Result<Vec<u8>, String> {
-        let links = self.links(server);
-        let says = |why: &str| format!("{} {why}", links.name());
+    ) -> Result<Vec<u8>, NoAnswer> {
+        let fails = |why: String| NoAnswer { why, has_ended: false };
         let mut exchange = Exchange::new(link, BytesMut::from(commands));
         let mut answers = vec![];
         while !exchange.is_over() {
-            let moved = timeout(ANSWERS_WITHIN, exchange.moves(true)).await;
-            let moved = moved.unwrap_or_else(|_| Err("does not answer".into()));
+            let moved = timeout(self.answers_within, exchange.moves(true)).await;
+            let moved = moved.map_err(|_| fails("does not answer".into()))?;
             // What it has said of that is its answer.
             if moved.is_err() && answers.ends_with(b"\n") && answers.starts_with(b"SERVER_ERROR ") {
                 return Ok(answers);
             }
-            moved.map_err(|why| says(&why))?;
+            moved.map_err(|why| NoAnswer { why, has_ended: answers.is_empty() })?;
             let before = answers.len();
-            let taken = exchange.take(|more| answers.extend_from_slice(more));
-            taken.map_err(|why| says(&why))?;
+            exchange.take(|more| answers.extend_from_slice(more)).map_err(fails)?;
             if !grows(answers.len() - before) {
-                return Err(says("answers more than there is room for"));
+                return Err(fails("answers more than there is room for".into()));
             }
         }
-        links.keep(exchange.into_link());
+        self.links(server).keep(exchange.into_link());
         Ok(answers)
     }
 }
