@@ -113,8 +113,9 @@ impl ClusterNodes {
         self.silent[number].load(Relaxed) >= SILENT_TIMES
     }
 
-    /// Asks all, this one as well if it is reached by an address of its own, again and again whether
-    /// they are there, for as long as it is polled. `speaks`: they answer commands in the clear.
+    /// Asks all, this one as well if it is reached by an address of its own, again and again
+    /// whether they are there, for as long as it is polled. `speaks`: they answer commands in the
+    /// clear.
     pub async fn watch(self: Arc<ClusterNodes>, speaks: bool) {
         loop {
             sleep(ASKED_EVERY).await;

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use super::links::{Link, Links};
 use crate::loops::{Target, owners::Owners};
 
-/// How long a server may take for the next part of an answer, beside the longest lease, for which it
-/// may have to wait: longer than it waits for its memcached, of which it tells.
+/// How long a server may take for the next part of an answer, beside the longest lease, for which
+/// it may have to wait: longer than it waits for its memcached, of which it tells.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Why there is no answer.
