@@ -19,7 +19,8 @@ use super::{
     open_files,
 };
 
-/// Let unmodified Redis clients use a cluster: RESP2 and RESP3 in, shortstop's protocol out.
+/// Let unmodified Redis and memcached clients use a cluster: RESP2, RESP3 and memcached's protocol
+/// in, shortstop's protocol and the servers' own out.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     shortstop gateway --server 10.0.2.1 --listen 127.0.0.1:6380\n  \
