@@ -85,14 +85,7 @@ mod tests {
 
     #[test]
     fn agrees_with_the_cluster() {
-        let store = |port, first, last| Store {
-            address: ([127, 0, 0, 1], port).into(),
-            first,
-            last,
-            rack: 0,
-            resp: None,
-            memcached: None,
-        };
+        let store = |port, first, last| Store::new(([127, 0, 0, 1], port).into(), first, last);
         let mut cluster = Cluster {
             stores: vec![store(3, 60, 99), store(1, 0, 9), store(2, 10, 59)],
             ..Cluster::single(([127, 0, 0, 1], 1).into(), 100)

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     CLUSTER_SLOTS, Digest, KeyHash, KeyHasher, KeyPlaces, MAX_VALUE_DEFAULT, MAX_VALUE_MOST,
-    NodeId, Packet, PoolServer, STORES_MOST, SWITCH_MOST, Scheme, Secret, TENANT_OPEN,
-    TENANT_SYSTEM, address, partition_of, scheme, store_at, store_node,
+    NodeId, Packet, PoolServer, STORES_MOST, SWITCH_MOST, Scheme, Secret, Store, TENANT_OPEN,
+    TENANT_SYSTEM, address, partition_of, scheme, store::PortUrl, store_at, store_node,
 };
 
 /// The cluster file (TOML): partitions, stores, tenants.
@@ -112,59 +112,6 @@ fn usual_max_value() -> u32 {
     MAX_VALUE_DEFAULT
 }
 
-/// One store process and the partitions `first..=last` that it owns.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Store {
-    /// Where it listens.
-    #[serde(deserialize_with = "address::one")]
-    pub address: SocketAddr,
-    /// First partition.
-    pub first: u32,
-    /// Last partition, inclusive.
-    pub last: u32,
-    /// The id of the switch at the top of its rack; 0: racks are not told apart, or it stands
-    /// beside them.
-    #[serde(default, skip_serializing_if = "is_no_switch")]
-    pub rack: NodeId,
-    /// Where gateways find its RESP port, as a URL: `redis://HOST:PORT`, `rediss://HOST:PORT` or
-    /// `redis+unix:///PATH`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resp: Option<String>,
-    /// Where gateways find its memcached port, likewise: `memcached://HOST:PORT`,
-    /// `memcacheds://HOST:PORT` or `memcached+unix:///PATH`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memcached: Option<String>,
-}
-
-/// Where a port of a store's is, for clients of the server behind it.
-struct PortUrl<'a> {
-    /// What it is called in the cluster file.
-    name: &'static str,
-    url: &'a str,
-    /// As a server of this kind is called in URLs.
-    server: &'static str,
-}
-
-impl PortUrl<'_> {
-    fn is_right(&self) -> bool {
-        let behind = self.url.strip_prefix(self.server);
-        let schemes = ["://", "s://", "+unix://"];
-        behind.is_some_and(|behind| schemes.iter().any(|scheme| behind.starts_with(scheme)))
-    }
-}
-
-impl Store {
-    /// The ports that it has.
-    fn port_urls(&self) -> impl Iterator<Item = PortUrl<'_>> {
-        let resp = self.resp.as_deref().map(|url| PortUrl { name: "resp", url, server: "redis" });
-        let memcached = self.memcached.as_deref();
-        let memcached =
-            memcached.map(|url| PortUrl { name: "memcached", url, server: "memcached" });
-        resp.into_iter().chain(memcached)
-    }
-}
-
 /// A tenant as clients, stores and switches know it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -197,10 +144,6 @@ pub struct Tenant {
 
 /// Bounds of a tenant's `write_back_ms`, where it is not 0.
 pub const WRITE_BACK_MS: std::ops::RangeInclusive<u32> = 10..=60_000;
-
-fn is_no_switch(id: &NodeId) -> bool {
-    *id == 0
-}
 
 fn is_zero(number: &u32) -> bool {
     *number == 0
@@ -326,14 +269,7 @@ pub enum ClusterError {
 impl Cluster {
     /// One store that owns every one of `partitions` partitions; tenant 0 only.
     pub fn single(address: SocketAddr, partitions: u32) -> Cluster {
-        let store = Store {
-            address,
-            first: 0,
-            last: partitions.saturating_sub(1),
-            rack: 0,
-            resp: None,
-            memcached: None,
-        };
+        let store = Store::new(address, 0, partitions.saturating_sub(1));
         Cluster {
             scheme: Scheme::Hash,
             digest: None,

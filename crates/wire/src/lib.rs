@@ -23,6 +23,7 @@ mod op;
 mod packet;
 mod read_count;
 mod scheme;
+mod store;
 #[cfg(test)]
 mod tests;
 
@@ -32,8 +33,7 @@ extern crate self as wire;
 
 pub use backend_name::{backend_name, key_of_backend_name};
 pub use cluster::{
-    Cluster, ClusterError, OverRate, Secrets, Store, SwitchPlace, Tenant, WRITE_BACK_MS,
-    check_write_back,
+    Cluster, ClusterError, OverRate, Secrets, SwitchPlace, Tenant, WRITE_BACK_MS, check_write_back,
 };
 pub use error::{DecodeError, EncodeError};
 pub use hash::{KeyHash, Secret, partition_of};
@@ -46,6 +46,7 @@ pub use op::Op;
 pub use packet::Packet;
 pub use read_count::ReadCount;
 pub use scheme::{CLUSTER_SLOTS, Digest, KeyHasher, KeyPlaces, PoolServer, Scheme, cluster_slot};
+pub use store::Store;
 
 /// A switch's number, 1 to [`SWITCH_MOST`], unique in a cluster.
 pub type SwitchId = u16;

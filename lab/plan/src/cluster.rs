@@ -51,14 +51,9 @@ impl Plan {
                 port.with_context(|| format!("{}: a store without an address", site.name))?;
             let over_ipv6 = store.listen.contains("{address6:");
             let address = if over_ipv6 { port.v6.into() } else { port.v4.into() };
-            stores.push(wire::Store {
-                address: SocketAddr::new(address, PORT),
-                first: bound(i),
-                last: bound(i + 1).saturating_sub(1),
-                rack: self.rack_of(machine, &ports),
-                resp: None,
-                memcached: None,
-            });
+            let address = SocketAddr::new(address, PORT);
+            let store = wire::Store::new(address, bound(i), bound(i + 1).saturating_sub(1));
+            stores.push(wire::Store { rack: self.rack_of(machine, &ports), ..store });
         }
         Ok(Cluster {
             stores,

@@ -252,14 +252,7 @@ fn writes_to_a_store_are_numbered_in_a_row_whatever_else_is_sent() {
     let other: SocketAddr = ([10, 0, 0, 2], 7117).into();
     let mut cluster = Cluster::single(store(), 2);
     cluster.stores[0].last = 0;
-    cluster.stores.push(wire::Store {
-        address: other,
-        first: 1,
-        last: 1,
-        rack: 0,
-        resp: None,
-        memcached: None,
-    });
+    cluster.stores.push(wire::Store::new(other, 1, 1));
     let mut machine = Machine::new(&cluster, 0, Options::default(), 1).unwrap();
     let mut ids: HashMap<SocketAddr, Vec<u64>> = HashMap::new();
     let mut all = HashSet::new();
@@ -395,14 +388,7 @@ mod short_paths;
 fn an_answer_from_another_store_counts_for_a_read_if_it_says_that_it_is_that_store() {
     let other = |n| SocketAddr::from(([10, 0, 0, n], 7117));
     let mut cluster = Cluster::single(store(), 3);
-    let range = |n: u8| wire::Store {
-        address: other(n),
-        first: u32::from(n) - 1,
-        last: u32::from(n) - 1,
-        rack: 0,
-        resp: None,
-        memcached: None,
-    };
+    let range = |n: u8| wire::Store::new(other(n), u32::from(n) - 1, u32::from(n) - 1);
     cluster.stores = (1..=3).map(range).collect();
     let home_of = |datagram: &[u8]| {
         let hash = Packet::decode(datagram).unwrap().header.key_hash;

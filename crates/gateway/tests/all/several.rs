@@ -27,7 +27,7 @@ impl Rack {
         let mut config = config(&urls[0]);
         let stores = (0..STORES).map(|at| {
             let address = ([127, 0, 0, 1], 1 + at as u16).into();
-            Store { address, first: at, last: at, rack: 0, resp: None, memcached: None }
+            Store::new(address, at, at)
         });
         let single = Cluster::single(([127, 0, 0, 1], 1).into(), STORES);
         config.cluster = Cluster { stores: stores.collect(), ..single };

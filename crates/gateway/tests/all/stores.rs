@@ -27,14 +27,7 @@ impl Rack {
     /// The stores' data is in this database of each Redis.
     fn in_database(number: u32) -> Rack {
         let names: [SocketAddr; 2] = [([10, 9, 9, 1], 7117).into(), ([10, 9, 9, 2], 7117).into()];
-        let part = |at: u32, address| Store {
-            address,
-            first: at,
-            last: at,
-            rack: 0,
-            resp: None,
-            memcached: None,
-        };
+        let part = |at: u32, address| Store::new(address, at, at);
         let tenants = vec![Tenant::new(7, TENANT_SECRET)];
         let of_stores = Cluster {
             stores: vec![part(0, names[0]), part(1, names[1])],
@@ -64,7 +57,7 @@ impl Rack {
         let config = self.config();
         let first = &config.cluster.stores[0];
         let resp = first.resp.clone().unwrap().parse().unwrap();
-        let stores = vec![Store { last: 1, resp: None, memcached: None, ..first.clone() }];
+        let stores = vec![Store::new(first.address, first.first, 1)];
         let cluster = Cluster { stores, ..config.cluster.clone() };
         Config { cluster, resp: vec![resp], ..config }
     }

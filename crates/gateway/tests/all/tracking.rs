@@ -26,7 +26,7 @@ impl<const SERVERS: usize> Rack<SERVERS> {
         for (server, at) in servers.iter().zip(0..) {
             let address = ([127, 0, 0, 1], 1 + at as u16).into();
             let (first, last) = (at * each, (at + 1) * each - 1);
-            stores.push(Store { address, first, last, rack: 0, resp: None, memcached: None });
+            stores.push(Store::new(address, first, last));
             resp.push(format!("{first}-{last}={}", Redis::url(server)).parse().unwrap());
         }
         let single = Cluster::single(([127, 0, 0, 1], 1).into(), CLUSTER_SLOTS);

@@ -354,14 +354,7 @@ fn copies_of_keys_that_are_another_stores_now_are_called_back() {
     // Started with two stores, of which this one owns what the key hashes to.
     cluster.partitions = 2;
     let partition = wire::partition_of(SECRET.key_hash(KEYED, b"k"), 2);
-    let own = |address, partition| wire::Store {
-        address,
-        first: partition,
-        last: partition,
-        rack: 0,
-        resp: None,
-        memcached: None,
-    };
+    let own = |address, partition| wire::Store::new(address, partition, partition);
     cluster.stores = vec![own(me, partition), own(other, 1 - partition)];
     let config = Arc::make_mut(&mut store.engine.facts.config);
     config.identity = Some(me);

@@ -194,14 +194,7 @@ fn who_needs_no_secret_gets_no_more_than_he_sent() {
 fn other_stores_keys_reach_a_half_that_wants_them() {
     let [me, other]: [SocketAddr; 2] =
         ["10.9.9.1:7117", "10.9.9.2:7117"].map(|a| a.parse().unwrap());
-    let part = |address, partition| Store {
-        address,
-        first: partition,
-        last: partition,
-        rack: 0,
-        resp: None,
-        memcached: None,
-    };
+    let part = |address, partition| Store::new(address, partition, partition);
     for wanted in [false, true] {
         let mut config = config();
         config.cluster = Cluster {

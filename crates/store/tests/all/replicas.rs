@@ -49,17 +49,8 @@ fn own_addresses() -> [SocketAddr; 2] {
 fn cluster(addresses: [SocketAddr; 2]) -> Cluster {
     let mut cluster = support::loopback().cluster;
     cluster.partitions = 2;
-    cluster.stores = (0..)
-        .zip(addresses)
-        .map(|(at, address)| wire::Store {
-            address,
-            first: at,
-            last: at,
-            rack: 0,
-            resp: None,
-            memcached: None,
-        })
-        .collect();
+    cluster.stores =
+        (0..).zip(addresses).map(|(at, address)| wire::Store::new(address, at, at)).collect();
     cluster
 }
 

@@ -73,8 +73,7 @@ fn a_secret_is_rotated_without_losing_a_key() {
 fn a_store_takes_the_partitions_that_it_holds_for_a_tenant() {
     let [me, other]: [SocketAddr; 2] =
         ["10.9.9.1:7117", "10.9.9.2:7117"].map(|a| a.parse().unwrap());
-    let part =
-        |address, first, last| Store { address, first, last, rack: 0, resp: None, memcached: None };
+    let part = Store::new;
     let cluster =
         Cluster { stores: vec![part(me, 0, 7), part(other, 8, 15)], ..Cluster::single(me, 16) };
     let store = StoreThread::start(Config {

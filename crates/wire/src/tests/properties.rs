@@ -177,7 +177,7 @@ proptest! {
         let mut first = 0;
         for (port, count) in (1..).zip(counts) {
             let last = first + count - 1;
-            cluster.stores.push(crate::Store { address: ([10, 0, 0, 1], port).into(), first, last, rack: 0, resp: None, memcached: None });
+            cluster.stores.push(crate::Store::new(([10, 0, 0, 1], port).into(), first, last));
             first = last + 1;
         }
         let all = cluster.stores.iter().map(|store| store.address);

@@ -66,14 +66,7 @@ pub struct Rack {
 impl Rack {
     pub fn start(count: u32) -> Rack {
         let name = |at: u32| SocketAddr::from(([10, 9, 9, at as u8 + 1], 7117));
-        let part = |at| Store {
-            address: name(at),
-            first: at,
-            last: at,
-            rack: 0,
-            resp: None,
-            memcached: None,
-        };
+        let part = |at| Store::new(name(at), at, at);
         let cluster =
             Cluster { stores: (0..count).map(part).collect(), ..Cluster::single(name(0), count) };
         let servers: Vec<Memcached> = (0..count).map(|_| Memcached::start()).collect();

@@ -392,15 +392,8 @@ fn a_key_of_another_store_is_not_written_and_that_is_said() {
     let own = "127.0.0.1:7117".parse().unwrap();
     let mut cluster = wire::Cluster::single(own, 2).with_lease_ms(60_000);
     cluster.stores = vec![
-        wire::Store { address: own, first: 0, last: 0, rack: 0, resp: None, memcached: None },
-        wire::Store {
-            address: "127.0.0.1:7118".parse().unwrap(),
-            first: 1,
-            last: 1,
-            rack: 0,
-            resp: None,
-            memcached: None,
-        },
+        wire::Store::new(own, 0, 0),
+        wire::Store::new("127.0.0.1:7118".parse().unwrap(), 1, 1),
     ];
     (config.cluster, config.identity) = (cluster, Some(own));
     let store = StoreThread::start(config);

@@ -73,14 +73,7 @@ fn config_of(store: usize) -> Config {
     config.identity = Some(address);
     config.cluster = config.cluster.with_lease_ms(LEASE_MS);
     config.cluster.partitions = STORES as u32;
-    let store = |at| wire::Store {
-        address: address_of(at),
-        first: at as u32,
-        last: at as u32,
-        rack: 0,
-        resp: None,
-        memcached: None,
-    };
+    let store = |at| wire::Store::new(address_of(at), at as u32, at as u32);
     config.cluster.stores = (0..STORES).map(store).collect();
     config.cluster.tenants.push(wire::Tenant::new(KEYED, "09".repeat(16)));
     config.cluster.system_secret = Some("05".repeat(16));
