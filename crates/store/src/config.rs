@@ -236,14 +236,10 @@ impl Config {
 
     /// Ports by TLS have a certificate, and a certificate has a port.
     fn check_certificate(&self) -> anyhow::Result<()> {
-        let resp = self.resp.iter().find_map(|at| match at {
-            RespAddress::Tls(at) => Some(format!("--resp rediss://{at}")),
-            _ => None,
-        });
-        let memcached = self.memcached.iter().find_map(|at| match at {
-            MemcachedAddress::Tls(at) => Some(format!("--memcached memcacheds://{at}")),
-            _ => None,
-        });
+        let resp = self.resp.iter().find_map(|at| at.0.secure());
+        let resp = resp.map(|at| format!("--resp rediss://{at}"));
+        let memcached = self.memcached.iter().find_map(|at| at.0.secure());
+        let memcached = memcached.map(|at| format!("--memcached memcacheds://{at}"));
         let has_client_ca = self.tls.as_ref().is_some_and(|files| files.client_ca.is_some());
         if let Some(port) = memcached.as_ref().filter(|_| self.tls.is_some() && !has_client_ca) {
             anyhow::bail!(

@@ -42,6 +42,7 @@ pub use holder::mutants;
 pub use incarnation::Incarnation;
 pub use memcached_port::MemcachedAddress;
 pub use placements::Placements;
+pub use ports::PortAddress;
 pub use reports::Report;
 pub use resolver::Resolver;
 pub use resp_port::RespAddress;

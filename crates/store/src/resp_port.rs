@@ -13,50 +13,34 @@ mod greeting;
 mod known_commands;
 pub mod session;
 
-use std::{net::SocketAddr, path::PathBuf, str::FromStr, sync::Arc};
+use std::{str::FromStr, sync::Arc};
 
-use anyhow::Context;
-use tls::{Acceptor, ServerFiles};
+use tls::ServerFiles;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
     backend::redis::Upstream,
-    ports::{ClientTaker, Holder, Listener, Port},
+    ports::{AddressForm, ClientTaker, Holder, Port, PortAddress},
 };
 use connection::Connection;
 use known_commands::KnownCommands;
 
+const FORM: AddressForm = AddressForm {
+    name: "RESP port",
+    secure: "rediss://",
+    reached: "the Redis behind it, in the clear",
+    options: "--tls-cert and --tls-key",
+};
+
 /// Where a RESP port is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RespAddress {
-    /// A TCP port of this machine's loopback; port 0 lets the system choose.
-    Tcp(SocketAddr),
-    /// A TCP port by TLS, of any address.
-    Tls(SocketAddr),
-    /// A Unix socket.
-    Unix(PathBuf),
-}
+pub struct RespAddress(pub PortAddress);
 
 impl FromStr for RespAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<RespAddress, String> {
-        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
-            return Ok(RespAddress::Unix(path.into()));
-        }
-        let wrong =
-            |_| format!("RESP port {text:?}: expected ADDR:PORT, rediss://ADDR:PORT or unix:PATH");
-        if let Some(address) = text.strip_prefix("rediss://") {
-            return Ok(RespAddress::Tls(address.parse().map_err(wrong)?));
-        }
-        let address: SocketAddr = text.parse().map_err(wrong)?;
-        if !address.ip().is_loopback() {
-            return Err(format!(
-                "RESP port {text}: whoever reaches it reaches the Redis behind it, in the clear: expected an address \
-                 of the loopback, unix:PATH, or rediss://{address} with --tls-cert and --tls-key"
-            ));
-        }
-        Ok(RespAddress::Tcp(address))
+        PortAddress::parse(text, &FORM).map(RespAddress)
     }
 }
 
@@ -91,17 +75,8 @@ pub(crate) fn bind(
     upstream: Upstream,
     holder: Holder,
 ) -> anyhow::Result<Port> {
-    let acceptor = tls.cloned().map(Acceptor::new).transpose()?;
-    let bound = |address: &RespAddress| match address {
-        RespAddress::Tcp(address) => Listener::tcp::<PortState>(*address),
-        RespAddress::Tls(address) => {
-            let by = acceptor.clone().context("RESP port: no certificate")?;
-            Listener::tls::<PortState>(*address, by)
-        }
-        RespAddress::Unix(path) => Listener::unix::<PortState>(path),
-    };
-    let listeners = addresses.iter().map(bound).collect::<Result<_, _>>()?;
-    Ok(Port::new(listeners, PortState { upstream, holder, commands: KnownCommands::default() }))
+    let state = PortState { upstream, holder, commands: KnownCommands::default() };
+    Port::bind(addresses.iter().map(|address| &address.0), tls, state)
 }
 
 #[cfg(test)]
@@ -110,12 +85,12 @@ mod tests {
 
     #[test]
     fn a_port_is_of_this_machine_alone() {
-        let tcp = |text: &str| RespAddress::Tcp(text.parse().unwrap());
+        let tcp = |text: &str| RespAddress(PortAddress::Tcp(text.parse().unwrap()));
         assert_eq!("127.0.0.1:6380".parse(), Ok(tcp("127.0.0.1:6380")));
         assert_eq!("[::1]:0".parse(), Ok(tcp("[::1]:0")));
-        assert_eq!("unix:/run/s".parse(), Ok(RespAddress::Unix("/run/s".into())));
+        assert_eq!("unix:/run/s".parse(), Ok(RespAddress(PortAddress::Unix("/run/s".into()))));
         let beyond = "rediss://10.0.0.1:6380".parse();
-        assert_eq!(beyond, Ok(RespAddress::Tls("10.0.0.1:6380".parse().unwrap())));
+        assert_eq!(beyond, Ok(RespAddress(PortAddress::Tls("10.0.0.1:6380".parse().unwrap()))));
         for wrong in [
             "rediss://",
             "rediss://host:6380",

@@ -2,10 +2,12 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
+use anyhow::Context;
 use futures_util::{FutureExt, future::BoxFuture};
+use tls::{Acceptor, ServerFiles};
 use tokio::task::JoinSet;
 
-use super::{ClientTaker, Listener};
+use super::{ClientTaker, PortAddress, listener::Listener};
 
 /// A port, bound and not served yet.
 pub(crate) struct Port {
@@ -14,8 +16,30 @@ pub(crate) struct Port {
 }
 
 impl Port {
+    /// Listens at these addresses; by TLS as these files say. Clients are served by `taker`.
+    ///
+    /// # Errors
+    /// What the system refused, with the address.
+    pub fn bind<'a, T: ClientTaker>(
+        addresses: impl Iterator<Item = &'a PortAddress>,
+        tls: Option<&ServerFiles>,
+        taker: T,
+    ) -> anyhow::Result<Port> {
+        let acceptor = tls.cloned().map(Acceptor::new).transpose()?;
+        let bound = |address: &PortAddress| match address {
+            PortAddress::Tcp(address) => Listener::tcp::<T>(*address),
+            PortAddress::Tls(address) => {
+                let by =
+                    acceptor.clone().with_context(|| format!("{}: no certificate", T::NAME))?;
+                Listener::tls::<T>(*address, by)
+            }
+            PortAddress::Unix(path) => Listener::unix::<T>(path),
+        };
+        Ok(Port::new(addresses.map(bound).collect::<Result<_, _>>()?, taker))
+    }
+
     /// Whose clients come by these sockets, and are served by this one.
-    pub fn new(listeners: Vec<Listener>, taker: impl ClientTaker) -> Port {
+    fn new(listeners: Vec<Listener>, taker: impl ClientTaker) -> Port {
         let tcp_addresses = listeners.iter().filter_map(Listener::tcp_address).collect();
         let taker = Arc::new(taker);
         let serves = async move {
