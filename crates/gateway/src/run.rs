@@ -334,40 +334,35 @@ fn memcached_ports(
          an address of the loopback"
     );
     let connector = Connector::new(config.backend_tls.clone())?;
-    let (mut targets, mut urls, mut of_stores): (Vec<Target>, Vec<&str>, Vec<usize>) =
-        (vec![], vec![], vec![]);
-    let mut addresses = vec![];
-    for store in &cluster.stores {
-        let Store { address, first, last, .. } = store;
-        let in_file = store.memcached.as_deref().filter(|_| memcached.is_empty());
-        let url = in_file.or_else(|| url_of(store, memcached)).with_context(|| {
-            format!(
-                "partitions {first} to {last}, of store {address}: expected its memcached port, by one --memcached or by \
-                 memcached = \"...\" in the cluster file (start the store with --memcached)"
-            )
-        })?;
-        let found = urls.iter().position(|known| *known == url);
-        of_stores.push(found.unwrap_or(targets.len()));
+    let expected = "its memcached port, by one --memcached or by memcached = \"...\" in the cluster file (start the store \
+                    with --memcached)";
+    let all = cluster
+        .stores
+        .iter()
+        .map(|store| port_url(store, store.memcached.as_deref(), memcached, expected));
+    let (urls, of_stores) = each_once(all.collect::<Result<_, _>>()?);
+    let mut targets = vec![];
+    for (number, url) in urls.into_iter().enumerate() {
+        let its = cluster.stores.iter().zip(&of_stores).filter(|(_, of)| **of == number);
+        let mut addresses = its.map(|(store, _)| store.address);
         // A store may have several ranges of partitions, and each store has a port.
-        anyhow::ensure!(
-            found.is_none_or(|at| addresses[at] == address),
-            "--memcached {url}: stores {address} and {} have a memcached port each: expected FIRST-LAST= before it",
-            addresses[found.unwrap_or_default()]
-        );
-        if found.is_none() {
-            anyhow::ensure!(
-                url.starts_with("memcached+unix:") || has_port(url),
-                "--memcached {url}: expected a port, {url}:11311"
+        if let Some(first) = addresses.next()
+            && let Some(other) = addresses.find(|address| *address != first)
+        {
+            anyhow::bail!(
+                "--memcached {url}: stores {other} and {first} have a memcached port each: expected FIRST-LAST= before it"
             );
-            let target = target("--memcached", url, None, &connector, names)?;
-            addresses.push(address);
-            anyhow::ensure!(
-                target.login.is_none() && target.database == 0,
-                "--memcached: expected memcached[s]://HOST:PORT alone: memcached has no passwords, and one database"
-            );
-            targets.push(target);
-            urls.push(url);
         }
+        anyhow::ensure!(
+            url.starts_with("memcached+unix:") || has_port(url),
+            "--memcached {url}: expected a port, {url}:11311"
+        );
+        let target = target("--memcached", url, None, &connector, names)?;
+        anyhow::ensure!(
+            target.login.is_none() && target.database == 0,
+            "--memcached: expected memcached[s]://HOST:PORT alone: memcached has no passwords, and one database"
+        );
+        targets.push(target);
     }
     Ok(Some((listen, targets, Owners::new(cluster, *tenant, &of_stores))))
 }
@@ -384,42 +379,57 @@ fn ports(config: &Config, names: &Names) -> anyhow::Result<(Vec<StorePort>, Vec<
     let password = config.backend_password.as_deref();
     let Config { cluster, resp, backends, .. } = config;
     let connector = Connector::new(config.backend_tls.clone())?;
-    let (mut ports, mut urls, mut of_stores) = (vec![], vec![], vec![]);
-    for store in &cluster.stores {
-        let in_file = store.resp.as_deref().filter(|_| resp.is_empty());
-        let url = in_file.or_else(|| url_of(store, resp)).with_context(|| {
-            let Store { address, first, last, .. } = store;
-            format!(
-                "partitions {first} to {last}, of store {address}: expected a RESP port, by one --resp or by resp = \"...\" \
-                 in the cluster file"
-            )
+    let expected = "a RESP port, by one --resp or by resp = \"...\" in the cluster file";
+    let all =
+        cluster.stores.iter().map(|store| port_url(store, store.resp.as_deref(), resp, expected));
+    let (urls, of_stores) = each_once(all.collect::<Result<_, _>>()?);
+    let mut directs = vec![None; urls.len()];
+    for (store, port) in cluster.stores.iter().zip(&of_stores).filter(|_| !backends.is_empty()) {
+        let Store { address, first, last, .. } = store;
+        let url = url_of(store, backends).with_context(|| {
+            format!("--backend: expected one for partitions {first} to {last}, of store {address}")
         })?;
-        let direct = match backends.is_empty() {
-            true => None,
-            false => Some(url_of(store, backends).with_context(|| {
-                let Store { address, first, last, .. } = store;
-                format!(
-                    "--backend: expected one for partitions {first} to {last}, of store {address}"
-                )
-            })?),
-        };
-        let found = urls.iter().position(|known| *known == url);
-        of_stores.push(found.unwrap_or(ports.len()));
-        if found.is_none() {
-            let direct = direct
-                .map(|url| target("--backend", url, password, &connector, names))
-                .transpose()?;
-            if let Some(Target { name, .. }) = direct.as_ref().filter(|to| to.database != 0) {
-                anyhow::bail!("{name}: with --resp the database must be 0");
-            }
-            ports.push(StorePort {
-                store: target("--resp", url, password, &connector, names)?,
-                direct,
-            });
-            urls.push(url);
+        directs[*port].get_or_insert(url);
+    }
+    let mut ports = vec![];
+    for (url, direct) in urls.into_iter().zip(directs) {
+        let direct = direct.map(|url| target("--backend", url, password, &connector, names));
+        let direct = direct.transpose()?;
+        if let Some(Target { name, .. }) = direct.as_ref().filter(|to| to.database != 0) {
+            anyhow::bail!("{name}: with --resp the database must be 0");
         }
+        let store = target("--resp", url, password, &connector, names)?;
+        ports.push(StorePort { store, direct });
     }
     Ok((ports, of_stores))
+}
+
+/// The URL of a store's port: the one in the cluster file, which counts where none is `given`, or
+/// the one that is given for all of its partitions.
+fn port_url<'a>(
+    store: &'a Store,
+    in_file: Option<&'a str>,
+    given: &'a [BackendAddress],
+    expected: &str,
+) -> anyhow::Result<&'a str> {
+    let url = in_file.filter(|_| given.is_empty()).or_else(|| url_of(store, given));
+    let Store { address, first, last, .. } = store;
+    url.with_context(|| {
+        format!("partitions {first} to {last}, of store {address}: expected {expected}")
+    })
+}
+
+/// These URLs, each once, and which of them each was.
+fn each_once(all: Vec<&str>) -> (Vec<&str>, Vec<usize>) {
+    let mut urls: Vec<&str> = vec![];
+    let number = |url| {
+        urls.iter().position(|known| *known == url).unwrap_or_else(|| {
+            urls.push(url);
+            urls.len() - 1
+        })
+    };
+    let numbers = all.into_iter().map(number).collect();
+    (urls, numbers)
 }
 
 /// The one address that is given for all partitions of a store.
