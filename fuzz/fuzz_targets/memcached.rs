@@ -16,7 +16,7 @@ fn fronts(bytes: &[u8], step: usize) -> (Vec<String>, Vec<u8>) {
             let len = match &front {
                 Front::Partial => break,
                 Front::Command(request) => request.len,
-                Front::NoOp(len) | Front::Quit(len) => *len,
+                Front::NoOp(len) | Front::Quit(len) | Front::PortQuestion(len) => *len,
                 Front::Refused(refusal) if refusal.closes => {
                     all.push(refusal.answer.to_string());
                     return (all, vec![]);

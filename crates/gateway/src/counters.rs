@@ -12,7 +12,7 @@ macro_rules! counters {
         impl Counters {
             /// Every counter by name.
             pub fn read(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($name), self.$name.0.load(Relaxed)),)*].into_iter()
+                [$((stringify!($name), self.$name.get()),)*].into_iter()
             }
         }
     };
@@ -74,6 +74,10 @@ pub(crate) struct Counter(AtomicU64);
 impl Counter {
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Relaxed);
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
     }
 
     pub fn add_one(&self) {

@@ -32,6 +32,8 @@ pub use request::{Front, LINE_BYTES, Limits, READ_LINE_BYTES, Refusal, RequestPa
 pub use subject::{AskedItem, AskedValues, CommandSubject, subject, values_in};
 
 /// What a store's memcached port is recognised by: no memcached knows this command.
-pub const PORT_QUESTION: &[u8] = b"shortstop\r\n";
+pub const PORT_QUESTION: &str = "shortstop\r\n";
 /// What it answers.
-pub const PORT_ANSWER: &[u8] = b"SHORTSTOP memcached port\r\n";
+pub const PORT_ANSWER: &str = "SHORTSTOP memcached port\r\n";
+/// What a meta no-op is answered with, when all before it is.
+pub const NO_OP_ANSWER: &str = "MN\r\n";

@@ -45,6 +45,8 @@ pub(crate) enum Line<'a> {
     Block(Request<'a>, u64),
     NoOp,
     Quit,
+    /// Whether this is a store's memcached port.
+    PortQuestion,
     /// It does not go on, and what follows is the next command.
     Refused(Cow<'static, str>),
     /// It does not go on, nor does its block of so many bytes.

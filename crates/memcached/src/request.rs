@@ -55,6 +55,8 @@ pub enum Front<'a> {
     NoOp(usize),
     /// The client has said `quit`, in so many bytes.
     Quit(usize),
+    /// [`PORT_QUESTION`](crate::PORT_QUESTION), in so many bytes.
+    PortQuestion(usize),
     /// What does not go on.
     Refused(Refusal),
     /// So many bytes that belong to what was refused before.
@@ -119,6 +121,7 @@ impl RequestParser {
         match parse(line.strip_suffix(b"\r").unwrap_or(line)) {
             Line::NoOp => Front::NoOp(len),
             Line::Quit => Front::Quit(len),
+            Line::PortQuestion => Front::PortQuestion(len),
             Line::Refused(answer) => refused(len, answer, false),
             Line::RefusedForGood(answer) => refused(len, answer, true),
             Line::RefusedBlock(answer, block) => {

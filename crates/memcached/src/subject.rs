@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use bytes::BufMut;
+
 use crate::{line::KEY_BYTES, meta, request::words};
 
 /// Longest value of the flag that is given back as it came.
@@ -43,6 +45,19 @@ pub struct AskedItem<'a> {
     pub name: &'a [u8],
     /// What is asked for, as it was: letters, and `O` with what follows it.
     pub flags: Vec<&'a [u8]>,
+}
+
+impl CommandSubject<'_> {
+    /// The keys that it names.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        let (one, several): (Option<&[u8]>, &[&[u8]]) = match self {
+            CommandSubject::Values(asked) => (None, &asked.names),
+            CommandSubject::Item(item) => (Some(item.name), &[]),
+            CommandSubject::Key(name) => (Some(name), &[]),
+            CommandSubject::Everything | CommandSubject::Server => (None, &[]),
+        };
+        one.into_iter().chain(several.iter().copied())
+    }
 }
 
 /// What a command asks for that [`RequestParser`](crate::RequestParser) has found: `bytes` are all
@@ -109,26 +124,27 @@ fn may_be_of_copy(flags: &[&[u8]]) -> bool {
 impl AskedItem<'_> {
     /// The answer of a server that has this value, with these flags of its client's and this
     /// number, appended to `answer`.
-    pub fn answer(&self, value: &[u8], flags: u32, cas: u64, answer: &mut Vec<u8>) {
+    pub fn answer(&self, value: &[u8], flags: u32, cas: u64, answer: &mut impl BufMut) {
+        let len = value.len();
         let with_value = self.flags.contains(&&b"v"[..]);
         match with_value {
-            true => answer.extend_from_slice(format!("VA {}", value.len()).as_bytes()),
-            false => answer.extend_from_slice(b"HD"),
+            true => answer.put_slice(format!("VA {len}").as_bytes()),
+            false => answer.put_slice(b"HD"),
         }
         for flag in &self.flags {
             match flag[0] {
-                b'c' => answer.extend_from_slice(format!(" c{cas}").as_bytes()),
-                b'f' => answer.extend_from_slice(format!(" f{flags}").as_bytes()),
-                b's' => answer.extend_from_slice(format!(" s{}", value.len()).as_bytes()),
-                b'k' => answer.extend_from_slice(&[b" k", self.name].concat()),
-                b'O' => answer.extend_from_slice(&[b" ", *flag].concat()),
+                b'c' => answer.put_slice(format!(" c{cas}").as_bytes()),
+                b'f' => answer.put_slice(format!(" f{flags}").as_bytes()),
+                b's' => answer.put_slice(format!(" s{len}").as_bytes()),
+                b'k' => [b" k", self.name].iter().for_each(|part| answer.put_slice(part)),
+                b'O' => [b" ", *flag].iter().for_each(|part| answer.put_slice(part)),
                 _ => {}
             }
         }
-        answer.extend_from_slice(b"\r\n");
+        answer.put_slice(b"\r\n");
         if with_value {
-            answer.extend_from_slice(value);
-            answer.extend_from_slice(b"\r\n");
+            answer.put_slice(value);
+            answer.put_slice(b"\r\n");
         }
     }
 }
@@ -136,15 +152,23 @@ impl AskedItem<'_> {
 impl AskedValues<'_> {
     /// What a server says of one of the keys, which has this value, with these flags of its
     /// client's and this number, appended to `answer`.
-    pub fn answer(&self, name: &[u8], value: &[u8], flags: u32, cas: u64, answer: &mut Vec<u8>) {
-        answer.extend_from_slice(&[b"VALUE ", name].concat());
-        answer.extend_from_slice(format!(" {flags} {}", value.len()).as_bytes());
-        if self.with_cas {
-            answer.extend_from_slice(format!(" {cas}").as_bytes());
+    pub fn answer(
+        &self,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+        cas: u64,
+        answer: &mut impl BufMut,
+    ) {
+        answer.put_slice(b"VALUE ");
+        answer.put_slice(name);
+        let len = value.len();
+        match self.with_cas {
+            true => answer.put_slice(format!(" {flags} {len} {cas}\r\n").as_bytes()),
+            false => answer.put_slice(format!(" {flags} {len}\r\n").as_bytes()),
         }
-        answer.extend_from_slice(b"\r\n");
-        answer.extend_from_slice(value);
-        answer.extend_from_slice(b"\r\n");
+        answer.put_slice(value);
+        answer.put_slice(b"\r\n");
     }
 
     /// The same command for some of the keys, appended to `line`.

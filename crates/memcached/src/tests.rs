@@ -14,6 +14,7 @@ enum Meaning {
     Command(Vec<u8>, Class, Vec<Vec<u8>>),
     NoOp,
     Quit,
+    PortQuestion,
     Refused(String, bool),
 }
 
@@ -38,6 +39,10 @@ fn seen(bytes: &[u8], piece: usize) -> (Vec<Meaning>, Vec<u8>) {
                 }
                 Front::Quit(len) => {
                     all.push(Meaning::Quit);
+                    len
+                }
+                Front::PortQuestion(len) => {
+                    all.push(Meaning::PortQuestion);
                     len
                 }
                 Front::Refused(refusal) => {
@@ -153,7 +158,8 @@ fn commands_are_found_in_whatever_pieces_they_come() {
     let page = b"POST / HTTP/1.1\r\nset k 0 0 1\r\nv\r\n";
     assert_eq!(seen(page, 4).0[0], Meaning::Refused("".into(), true));
     assert_eq!(seen(b"\x16\x03\x01\r\nset", 7).0[0], Meaning::Refused("".into(), true));
-    assert_eq!(crate::PORT_ANSWER, [crate::text::PORT_NAME.as_bytes(), b"\r\n"].concat());
+    let asked = (vec![Meaning::PortQuestion], vec![]);
+    assert_eq!(seen(crate::PORT_QUESTION.as_bytes(), 4), asked);
     let both = b"set k 0 0 1\r\nv\r\nmn\r\nquit x\r\n";
     let expected = [command(&both[..16], Class::Write, &[b"k"]), Meaning::NoOp, Meaning::Quit];
     assert_eq!(seen(both, 3), (expected.to_vec(), vec![]));

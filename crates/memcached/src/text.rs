@@ -11,9 +11,6 @@ use crate::{
 const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
 const NO_REPLY: &[u8] = b"noreply";
 
-/// What a store's memcached port says of itself when it is asked by that word.
-pub(crate) const PORT_NAME: &str = "SHORTSTOP memcached port";
-
 const FLUSH_LATER: &str = "CLIENT_ERROR flush_all with a delay is not possible by a store: copies of values would \
                            outlive it; say flush_all when it is due";
 const DUMP: &str = "CLIENT_ERROR this is not possible by a store, for it shows names as they are: ask the memcached \
@@ -64,7 +61,7 @@ pub(crate) fn line<'a>(name: &[u8], words: impl Iterator<Item = &'a [u8]> + Clon
             )
             .into(),
         ),
-        b"shortstop" if count == 0 => Line::refused(PORT_NAME),
+        b"shortstop" if count == 0 => Line::PortQuestion,
         // A web page has its browser send commands of its own behind the head of a request.
         _ if words.last().is_some_and(|word| word.starts_with(b"HTTP/")) => {
             Line::RefusedForGood("".into())

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use ::client::kit::now_ns;
 use bytes::{Buf, Bytes, BytesMut};
-use memcached::{Class, CommandSubject, Exchange, Front, Limits, PORT_ANSWER, RequestParser};
+use memcached::{Class, CommandSubject, Exchange, Front, Limits, NO_OP_ANSWER, RequestParser};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -24,7 +24,7 @@ use super::{
     links::Link,
     memory::HeldMemory,
     own_stats::own_stats,
-    state::{CopyCoverage, SideState, is_tenants},
+    state::{CopyCoverage, SideState},
 };
 
 /// How long a client may read nothing of its last answers.
@@ -50,8 +50,6 @@ const KEYS_MOST: usize = 256;
 const ANSWER_BYTES: usize = 4096;
 /// What it answers when it has carried it out.
 const DONE: &[u8] = b"OK\r\n";
-/// The answer to a meta no-op.
-const NO_OP: &[u8] = b"MN\r\n";
 const STATS: &[u8] =
     b"CLIENT_ERROR this is not possible by a gateway of several stores: ask their memcached ports\r\n";
 const TENANTS: &[u8] =
@@ -102,7 +100,7 @@ pub(super) struct Client {
     /// Bytes that `input` was given room for: what has been taken off it is there still.
     input_room: usize,
     out: BytesMut,
-    /// Likewise of `out`.
+    /// Bytes that `out` has room for, what has left of them included.
     out_room: usize,
     parser: RequestParser,
     limits: Limits,
@@ -318,19 +316,18 @@ impl Client {
                 }
                 Front::NoOp(len) => {
                     self.input.advance(len);
-                    self.says(NO_OP);
+                    self.says(NO_OP_ANSWER.as_bytes());
+                    continue;
+                }
+                // That is asked of stores, and is no command to anybody else.
+                Front::PortQuestion(len) => {
+                    self.input.advance(len);
+                    self.says(b"ERROR\r\n");
                     continue;
                 }
                 Front::Quit(_) => return Step::End,
                 Front::Refused(refusal) => {
                     self.input.advance(refusal.len);
-                    // That is asked of stores.
-                    if PORT_ANSWER.starts_with(refusal.answer.as_bytes())
-                        && !refusal.answer.is_empty()
-                    {
-                        self.says(b"ERROR\r\n");
-                        continue;
-                    }
                     if !refusal.answer.is_empty() {
                         self.says(refusal.answer.as_bytes());
                         self.says(b"\r\n");
@@ -348,30 +345,26 @@ impl Client {
             let servers = &self.state.servers;
             let command = &self.input[..len];
             let subject = memcached::subject(command);
-            if servers.count() > 1 && names_of(&subject).any(is_tenants) {
+            if servers.do_not_find(&subject) {
                 self.input.advance(len);
                 self.out.extend_from_slice(if is_silent { b"" } else { TENANTS });
                 continue;
             }
-            let server = match subject {
-                CommandSubject::Item(item) if self.state.item(&item, read_ns, &mut self.out) => {
+            match &subject {
+                CommandSubject::Item(item) if self.state.item(item, read_ns, &mut self.out) => {
                     self.input.advance(len);
                     continue;
                 }
-                CommandSubject::Item(item) => servers.of(item.name),
                 CommandSubject::Values(asked) => {
-                    match self.state.values(&asked, read_ns, &mut self.out) {
+                    match self.state.values(asked, read_ns, &mut self.out) {
                         CopyCoverage::All => {
                             self.input.advance(len);
                             continue;
                         }
-                        CopyCoverage::None if servers.have_all(&asked) => {
-                            servers.of(asked.names[0])
-                        }
+                        CopyCoverage::None if servers.of_all(&subject).is_some() => {}
                         _ => return Step::Joint(self.take(len).freeze()),
                     }
                 }
-                CommandSubject::Key(name) => servers.of(&name),
                 CommandSubject::Everything if servers.count() > 1 => {
                     return Step::Everything(self.take(len).freeze(), is_silent);
                 }
@@ -384,8 +377,10 @@ impl Client {
                     }
                     continue;
                 }
-                CommandSubject::Everything | CommandSubject::Server => 0,
-            };
+                _ => {}
+            }
+            // What names no key is any server's.
+            let server = servers.of_all(&subject).unwrap_or(0);
             let answered = usize::from(!is_silent);
             return Step::Forward(self.batch(server, len, answered, changes));
         }
@@ -406,18 +401,7 @@ impl Client {
             };
             let command = &self.input[len..len + request.len];
             let subject = memcached::subject(command);
-            if servers.count() > 1 && names_of(&subject).any(is_tenants) {
-                break;
-            }
-            let is_there = match subject {
-                CommandSubject::Item(item) => servers.of(item.name) == server,
-                CommandSubject::Key(name) => servers.of(&name) == server,
-                CommandSubject::Values(asked) => {
-                    servers.have_all(&asked) && servers.of(asked.names[0]) == server
-                }
-                CommandSubject::Everything | CommandSubject::Server => false,
-            };
-            if !is_there {
+            if servers.do_not_find(&subject) || servers.of_all(&subject) != Some(server) {
                 break;
             }
             batch.answered += usize::from(!request.is_silent);
@@ -560,9 +544,10 @@ impl Client {
             let read_ns = now_ns();
             let mut size = 0;
             let here = names.iter().map(|name| {
-                let value = state.value(&asked, name, read_ns)?;
+                let mut value = vec![];
+                let is_here = state.value(&asked, name, read_ns, &mut value);
                 size += value.len();
-                Some(value)
+                is_here.then_some(value)
             });
             let here = here.collect();
             // What comes is there twice for a moment.
@@ -622,17 +607,6 @@ impl Client {
         }
         Ok(())
     }
-}
-
-/// The keys that a command names.
-fn names_of<'a>(subject: &'a CommandSubject<'_>) -> impl Iterator<Item = &'a [u8]> {
-    let (one, several): (Option<&[u8]>, &[&[u8]]) = match subject {
-        CommandSubject::Values(asked) => (None, &asked.names),
-        CommandSubject::Item(item) => (Some(item.name), &[]),
-        CommandSubject::Key(name) => (Some(name), &[]),
-        CommandSubject::Everything | CommandSubject::Server => (None, &[]),
-    };
-    one.into_iter().chain(several.iter().copied())
 }
 
 /// Whether answers end with what a store says before it ends a connection.

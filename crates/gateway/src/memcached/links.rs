@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use futures_util::FutureExt;
-use memcached::PORT_QUESTION;
+use memcached::{PORT_ANSWER, PORT_QUESTION};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
@@ -128,7 +128,7 @@ impl Links {
 /// Whether this is a store's port. A memcached would carry everything out, and nobody who has a
 /// copy would hear of it; another gateway leads to a store, or back here.
 async fn recognise(bytes: &mut Box<dyn Bytes>) -> anyhow::Result<()> {
-    bytes.write_all(PORT_QUESTION).await?;
+    bytes.write_all(PORT_QUESTION.as_bytes()).await?;
     bytes.flush().await?;
     let mut answer = vec![];
     while !answer.ends_with(b"\n") {
@@ -136,7 +136,7 @@ async fn recognise(bytes: &mut Box<dyn Bytes>) -> anyhow::Result<()> {
             bail!("it has closed the connection");
         }
     }
-    match answer == memcached::PORT_ANSWER {
+    match answer == PORT_ANSWER.as_bytes() {
         true => Ok(()),
         false => bail!(
             "it is no store's memcached port, but a memcached or another gateway: expected what is behind `shortstop store \

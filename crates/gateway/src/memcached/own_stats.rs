@@ -8,24 +8,21 @@ use crate::shared::GatewayState;
 /// The answer, as it is sent.
 pub(super) fn own_stats(shared: &GatewayState) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let counted = |name: &str| {
-        let found = shared.counters.read().find(|(counter, _)| *counter == name);
-        found.map_or(0, |(_, count)| count)
-    };
+    let counters = &shared.counters;
     let rows = [
         ("pid", u64::from(std::process::id())),
         ("uptime", shared.since.elapsed().as_secs()),
         ("time", now.map_or(0, |now| now.as_secs())),
         ("pointer_size", u64::from(usize::BITS)),
         ("curr_connections", shared.connected() as u64),
-        ("total_connections", counted("total_connections_received")),
-        ("rejected_connections", counted("rejected_connections")),
-        ("bytes_read", counted("total_net_input_bytes")),
-        ("bytes_written", counted("total_net_output_bytes")),
+        ("total_connections", counters.total_connections_received.get()),
+        ("rejected_connections", counters.rejected_connections.get()),
+        ("bytes_read", counters.total_net_input_bytes.get()),
+        ("bytes_written", counters.total_net_output_bytes.get()),
         ("held_memory", shared.held() as u64),
-        ("local_hits", counted("local_hits")),
-        ("local_grants", counted("local_grants")),
-        ("local_invalidations", counted("local_invalidations")),
+        ("local_hits", counters.local_hits.get()),
+        ("local_grants", counters.local_grants.get()),
+        ("local_invalidations", counters.local_invalidations.get()),
     ];
     let rows: String =
         rows.iter().map(|(name, count)| format!("STAT {name} {count}\r\n")).collect();

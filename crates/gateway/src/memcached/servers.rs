@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::BytesMut;
-use memcached::{AskedValues, Exchange};
+use memcached::{CommandSubject, Exchange};
 use tokio::time::timeout;
 
 use super::links::{Link, Links};
@@ -50,12 +50,17 @@ impl Servers {
         if self.all.len() == 1 { 0 } else { self.owners.port_of(name) }
     }
 
-    /// Whether one of them has all keys of a command.
-    pub fn have_all(&self, asked: &AskedValues<'_>) -> bool {
-        self.all.len() == 1 || {
-            let first = self.of(asked.names[0]);
-            asked.names.iter().all(|name| self.of(name) == first)
-        }
+    /// The one that has all keys that a command names, if it names some.
+    pub fn of_all(&self, subject: &CommandSubject<'_>) -> Option<usize> {
+        let mut names = subject.names();
+        let first = self.of(names.next()?);
+        let is_its = self.all.len() == 1 || names.all(|name| self.of(name) == first);
+        is_its.then_some(first)
+    }
+
+    /// Whether a command names a tenant's key, whose store is found by the tenant's secret.
+    pub fn do_not_find(&self, subject: &CommandSubject<'_>) -> bool {
+        self.all.len() > 1 && subject.names().any(is_tenants)
     }
 
     /// The connections to one of them.
@@ -134,4 +139,9 @@ impl Servers {
         self.links(server).keep(exchange.into_link());
         Ok(answers)
     }
+}
+
+/// Whether it is the name that a tenant's key has at memcached.
+pub(super) fn is_tenants(name: &[u8]) -> bool {
+    wire::backend_name(wire::TENANT_OPEN, name).is_none()
 }

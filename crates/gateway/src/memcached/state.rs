@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
 use client::kit::LocalCopies;
 use memcached::{AskedItem, AskedValues};
 
 use super::{
     learner::{ItemFacts, Knowledge, Learner},
     memory::ClientsMemory,
-    servers::Servers,
+    servers::{Servers, is_tenants},
 };
 use crate::shared::GatewayState;
 
@@ -39,13 +39,11 @@ pub(super) enum CopyCoverage {
 impl SideState {
     /// Answers a command from a copy, if there is one that may.
     pub fn item(&self, asked: &AskedItem<'_>, read_ns: u64, out: &mut BytesMut) -> bool {
-        let answer = self.local_answer(asked.name, read_ns, |value, facts, bytes| {
-            asked.answer(value, facts.flags, facts.cas, bytes);
+        let is_here = self.is_answered(asked.name, read_ns, |value, ItemFacts { flags, cas }| {
+            asked.answer(value, flags, cas, out);
         });
-        let Some(answer) = answer else { return false };
-        out.extend_from_slice(&answer);
-        self.shared.counters.local_hits.add_one();
-        true
+        self.shared.counters.local_hits.add(is_here.into());
+        is_here
     }
 
     /// Answers a command from copies, if there is one that may of each of its keys.
@@ -58,12 +56,9 @@ impl SideState {
         let before = out.len();
         for (at, name) in asked.names.iter().enumerate() {
             let has_room = at < KEYS && out.len() - before < ANSWER_BYTES;
-            match has_room.then(|| self.value(asked, name, read_ns)).flatten() {
-                Some(answer) => out.extend_from_slice(&answer),
-                None => {
-                    out.truncate(before);
-                    return if at == 0 { CopyCoverage::None } else { CopyCoverage::Some };
-                }
+            if !has_room || !self.value(asked, name, read_ns, out) {
+                out.truncate(before);
+                return if at == 0 { CopyCoverage::None } else { CopyCoverage::Some };
             }
         }
         out.extend_from_slice(b"END\r\n");
@@ -71,44 +66,46 @@ impl SideState {
         CopyCoverage::All
     }
 
-    /// What a server would say of one of the keys, from a copy, if there is one that may.
-    pub fn value(&self, asked: &AskedValues<'_>, name: &[u8], read_ns: u64) -> Option<Vec<u8>> {
-        if !asked.only_reads {
-            return None;
-        }
-        self.local_answer(name, read_ns, |value, facts, bytes| {
-            asked.answer(name, value, facts.flags, facts.cas, bytes);
-        })
+    /// Says what a server would say of one of the keys, from a copy, if there is one that may.
+    pub fn value(
+        &self,
+        asked: &AskedValues<'_>,
+        name: &[u8],
+        read_ns: u64,
+        out: &mut impl BufMut,
+    ) -> bool {
+        let answers = |value: &[u8], ItemFacts { flags, cas }| {
+            asked.answer(name, value, flags, cas, out);
+        };
+        asked.only_reads && self.is_answered(name, read_ns, answers)
     }
 
-    fn local_answer(
+    fn is_answered(
         &self,
         name: &[u8],
         read_ns: u64,
-        answer: impl FnOnce(&[u8], ItemFacts, &mut Vec<u8>),
-    ) -> Option<Vec<u8>> {
-        let local = self.local.as_ref()?;
+        answer: impl FnOnce(&[u8], ItemFacts),
+    ) -> bool {
+        let Some(local) = &self.local else { return false };
         if is_tenants(name) || name.len() > wire::MAX_KEY {
-            return None;
+            return false;
         }
         let mut is_wanted = false;
-        let found = local.read_noted(local.hash(name), name, read_ns, |copy, note| {
-            let Knowledge::Facts(facts) = note.into() else {
-                is_wanted = note.is_none();
-                return None;
-            };
-            let mut bytes = Vec::with_capacity(copy.value.len() + name.len() + 64);
-            answer(&copy.value, facts, &mut bytes);
-            Some(bytes)
-        });
+        let found =
+            local.read_noted(local.hash(name), name, read_ns, |copy, note| match note.into() {
+                Knowledge::Facts(facts) => {
+                    answer(&copy.value, facts);
+                    Some(())
+                }
+                Knowledge::NotHere => None,
+                Knowledge::None => {
+                    is_wanted = true;
+                    None
+                }
+            });
         if is_wanted {
             self.learner.want(name);
         }
-        found.ok()
+        found.is_ok()
     }
-}
-
-/// Whether it is the name that a tenant's key has at memcached.
-pub(super) fn is_tenants(name: &[u8]) -> bool {
-    wire::backend_name(wire::TENANT_OPEN, name).is_none()
 }

@@ -1,13 +1,11 @@
 //! Commands that go to memcached together, under one hold if they need one.
 
 use bytes::BytesMut;
-use memcached::{Class, Request};
+use memcached::{Class, NO_OP_ANSWER, Request};
 
 use crate::engine::HoldRequest;
 use holder::mutants::{Mutant, mutant};
 
-/// The answer to a no-op, when everything before it is answered.
-pub(super) const NO_OP: &str = "MN\r\n";
 /// Commands and bytes that go together.
 const COMMANDS: usize = 256;
 const BYTES: usize = 256 << 10;
@@ -75,7 +73,7 @@ impl Batch {
     pub fn refusal(&self, why: &str) -> String {
         let mut lines = format!("SERVER_ERROR nothing was done: {why}\r\n").repeat(self.answered);
         if self.has_no_op {
-            lines.push_str(NO_OP);
+            lines.push_str(NO_OP_ANSWER);
         }
         lines
     }

@@ -13,7 +13,7 @@
 
 use std::{mem::MaybeUninit, sync::Arc, time::Duration};
 
-use memcached::Exchange;
+use memcached::{Exchange, NO_OP_ANSWER};
 use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{
     PortState,
-    batch::{Batch, NO_OP},
+    batch::Batch,
     input::{Input, Next},
     output::Output,
 };
@@ -216,7 +216,7 @@ impl Connection {
             }
         }
         if batch.has_no_op {
-            self.output.give(NO_OP.as_bytes());
+            self.output.give(NO_OP_ANSWER.as_bytes());
         }
         if let Some(hold) = hold {
             hold.over();

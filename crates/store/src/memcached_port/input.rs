@@ -1,9 +1,9 @@
 //! What a client has sent and nobody has taken yet.
 
 use bytes::{Buf, BytesMut};
-use memcached::{Front, Limits, Refusal, RequestParser};
+use memcached::{Front, Limits, NO_OP_ANSWER, PORT_ANSWER, Refusal, RequestParser};
 
-use super::batch::{Batch, NO_OP};
+use super::batch::Batch;
 use crate::ports::shrink;
 
 /// Bytes of commands that are taken from a client before earlier ones have been carried out.
@@ -49,7 +49,7 @@ impl Input {
                 }
                 Front::NoOp(len) if batch.is_empty() => {
                     self.bytes.advance(len);
-                    return Next::Answer(NO_OP.into());
+                    return Next::Answer(NO_OP_ANSWER.into());
                 }
                 Front::NoOp(len) => {
                     batch.has_no_op = true;
@@ -57,8 +57,12 @@ impl Input {
                     self.bytes.advance(len);
                     return Next::Batch(batch);
                 }
+                Front::PortQuestion(len) if batch.is_empty() => {
+                    self.bytes.advance(len);
+                    return Next::Answer(PORT_ANSWER.into());
+                }
                 Front::Quit(_) if batch.is_empty() => return Next::Close(String::new()),
-                Front::Quit(_) => break,
+                Front::Quit(_) | Front::PortQuestion(_) => break,
                 Front::Refused(refusal) => self.refusal = Some(refusal),
             }
         }
@@ -153,6 +157,6 @@ mod tests {
         input.bytes.extend_from_slice(b"touch k 1\ntouch k 1 noreply\nmd k q\nmn\n");
         let Next::Batch(batch) = input.next() else { panic!("a batch") };
         let line = "SERVER_ERROR nothing was done: why\r\n";
-        assert_eq!(batch.refusal("why"), [line, line, NO_OP].concat());
+        assert_eq!(batch.refusal("why"), [line, line, NO_OP_ANSWER].concat());
     }
 }
