@@ -8,6 +8,9 @@ use history::{Effect, Need, Operation, Verdict, check};
 pub(super) struct Cut {
     /// When, in nanoseconds of the operations' clock.
     pub at_ns: u64,
+    /// From then on it has heard that it is none any more. It may have stood still before, gone on,
+    /// carried out what was sent to it meanwhile, and answered. `at_ns` for one that was killed.
+    pub heard_ns: u64,
     /// From then on no copy is served any more of what was there before.
     pub until_ns: u64,
     /// What its replica had, once it had all that was on its way.
@@ -101,17 +104,20 @@ fn split(operations: &[Operation], cut: Cut) -> (Vec<Operation>, Vec<Operation>)
             lapse: None,
         });
     }
-    // Nor what came to the master while it stood still, and nobody was answered: when it goes on,
-    // and has not heard that it is none any more, somebody may read it there.
-    let unanswered = operations
-        .iter()
-        .filter(|operation| operation.return_ns.is_none() && operation.call_ns <= cut.until_ns);
-    settled.extend(unanswered.filter_map(written));
+    // Nor what came to the master while it stood still: when it goes on, and has not heard that it
+    // is none any more, somebody may read it there, whether or not who wrote it is answered.
+    let is_of_old = |operation: &Operation| match operation.return_ns {
+        None => operation.call_ns <= cut.until_ns,
+        Some(_) => operation.call_ns >= cut.at_ns && operation.call_ns < cut.heard_ns,
+    };
+    settled.extend(operations.iter().filter(|operation| is_of_old(operation)).filter_map(written));
     for operation in operations.iter().filter(|operation| operation.call_ns >= cut.at_ns) {
         // A copy may be of what was lost, as long as its lease.
         let is_of_before = matches!(operation.need, Need::Value(value) if settled.contains(&value) && Some(value) != cut.left);
         if operation.call_ns > cut.until_ns || !is_of_before {
-            after.push(*operation);
+            let may_be_lost = operation.effect != Effect::Keep && is_of_old(operation);
+            let return_ns = operation.return_ns.filter(|_| !may_be_lost);
+            after.push(Operation { return_ns, ..*operation });
         }
     }
     (before, after)
@@ -134,7 +140,7 @@ mod tests {
         Operation { client: 1, key: 0, call_ns, return_ns, need, effect, lapse: None }
     }
 
-    const CUT: Cut = Cut { at_ns: 50, until_ns: 60, left: Some(1) };
+    const CUT: Cut = Cut { at_ns: 50, heard_ns: 50, until_ns: 60, left: Some(1) };
 
     #[test]
     fn what_redis_lost_is_told_from_what_is_stale() {
@@ -163,6 +169,17 @@ mod tests {
         {
             let all = [&[write(1, 2, 3), unanswered][..], &reads].concat();
             assert_eq!(judge(&all, &[CUT]).unwrap().stale_reads, stale_reads, "{reads:?}");
+        }
+    }
+
+    /// The same, with who wrote it waiting for long enough.
+    #[test]
+    fn what_the_old_master_answered_before_it_had_heard_may_be_lost() {
+        let cut = Cut { heard_ns: 56, ..CUT };
+        // (called, answered, stale reads of what was there before)
+        for (call_ns, return_ns, stale_reads) in [(52, 55, 0), (52, 57, 0), (57, 58, 1)] {
+            let all = [write(1, 2, 3), write(3, call_ns, return_ns), read(1, 63, 64)];
+            assert_eq!(judge(&all, &[cut]).unwrap().stale_reads, stale_reads, "{call_ns}");
         }
     }
 

@@ -250,7 +250,7 @@ impl ClusterMoves {
             let verdict = judge(operations, &cuts).with_context(|| keys[key].clone())?;
             if verdict.stale_reads > 0 || verdict.lost {
                 let name = format!("{}-history-{}.json", report.experiment, keys[key]);
-                let text = json!({ "operations": operations, "cuts": cuts.iter().map(|cut| (cut.at_ns, cut.until_ns, cut.left)).collect::<Vec<_>>() });
+                let text = json!({ "operations": operations, "cuts": cuts.iter().map(|cut| (cut.at_ns, cut.heard_ns, cut.until_ns, cut.left)).collect::<Vec<_>>() });
                 report.plots.push((name, text.to_string()));
             }
             all.add(verdict);
@@ -335,8 +335,14 @@ fn fail(
     stage.nodes.is_promoted(&replica)?;
     let until_ns = now_ns() + stage.lease_ns;
     stage.nodes.comes_back(failure, master.port)?;
+    let heard_ns = match failure {
+        Failure::Stopped => stage.nodes.is_demoted(master.port).map(|()| now_ns())?,
+        Failure::Killed | Failure::Demoted => at_ns,
+    };
+    stage.nodes.heals()?;
     stage.takes_writes(&probes[1])?;
-    let cuts = had.into_iter().zip(left).map(|(key, left)| (key, Cut { at_ns, until_ns, left }));
+    let cut = |left| Cut { at_ns, heard_ns, until_ns, left };
+    let cuts = had.into_iter().zip(left).map(|(key, left)| (key, cut(left)));
     Ok(Failover { failure, shard, clock_ns: [at_ns, now_ns()], cuts: cuts.collect() })
 }
 

@@ -286,13 +286,15 @@ impl Nodes {
 
     /// Waits until a replica is a master.
     pub fn is_promoted(&self, replica: &NodeLine) -> anyhow::Result<()> {
-        wait_for("a replica that is made a master", PATIENCE, || {
-            let info = ask(replica.port, &["INFO", "replication"])?;
-            Ok(info.contains("role:master").then_some(()))
-        })
+        has_role(replica.port, "master")
     }
 
-    /// What a master did is over: it comes back, as a replica.
+    /// Waits until what was a master has heard that it is none any more.
+    pub fn is_demoted(&self, port: u16) -> anyhow::Result<()> {
+        has_role(port, "slave")
+    }
+
+    /// What a master did is over: it comes back, and will be a replica.
     pub fn comes_back(&mut self, failure: Failure, port: u16) -> anyhow::Result<()> {
         match failure {
             Failure::Killed => self.launch(port)?,
@@ -301,7 +303,7 @@ impl Nodes {
             }
             Failure::Demoted => {}
         }
-        self.heals()
+        Ok(())
     }
 
     /// What a replica has of keys.
@@ -315,6 +317,13 @@ impl Nodes {
         }
         Ok(values)
     }
+}
+
+fn has_role(port: u16, role: &str) -> anyhow::Result<()> {
+    wait_for("a node that takes another role", PATIENCE, || {
+        let info = ask(port, &["INFO", "replication"])?;
+        Ok(info.contains(&format!("role:{role}")).then_some(()))
+    })
 }
 
 /// The number that a value is.
