@@ -109,7 +109,7 @@ INLINE int forward_here(struct xdp_md *ctx, struct work *work)
  * Likewise where it is not worth its place: a call costs what a cold line does where returns
  * are guarded.
  */
-OUTLINE int forward(struct xdp_md *ctx, struct work *work)
+WHOLE int forward(struct xdp_md *ctx, struct work *work)
 {
 	return work ? forward_here(ctx, work) : XDP_PASS;
 }

@@ -53,8 +53,10 @@ INLINE bool read_record(const struct found *found, const struct work *work, void
 }
 
 /* Makes a count odd that was even. False: others kept it odd for too long. */
-INLINE bool lock_seq(__u32 *count)
+WHOLE int lock_seq(__u32 *count)
 {
+	if (!count)
+		return false;
 	for (int i = 0; i < LOCK_TRIES; i++) {
 		__u32 seq = READ_ONCE(*count);
 		if (!(seq & 1) && compare_and_swap(count, seq, seq + 1) == seq)

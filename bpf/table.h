@@ -80,6 +80,7 @@ INLINE bool key_equals(const struct found *found, const struct work *work)
 		if (a[i] != b[i])
 			return false;
 	}
+	read_anew();
 	return true;
 }
 

@@ -58,6 +58,12 @@
 #define opaque(x) asm volatile("" : "+r"(x))
 
 /*
+ * From here on memory is read anew. What a loop found out about a number that it had read is no
+ * longer known, and so the verifier need not follow each way out of the loop into what comes after.
+ */
+#define read_anew() asm volatile("" ::: "memory")
+
+/*
  * Asks for the cache line at `p` ahead of its use; BPF has no prefetch, but nobody waits for
  * this load.
  */

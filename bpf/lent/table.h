@@ -136,40 +136,51 @@ WHOLE int kept_key_equals(__u32 place, const struct work *work)
 }
 
 /*
- * Whether this is the packet's key's record, in one of these states, of this life (0: any) and
- * epoch (0: any).
+ * Whether the record at `place` is the packet's key's, in one of these states, of this life (0:
+ * any) and epoch (0: any). `*has`: its epoch.
  */
-INLINE bool kept_matches(const struct work *work, __u32 states, __u16 life, __u64 epoch,
-			 struct lent *lent)
+INLINE bool kept_matches(const struct work *work, __u32 place, __u32 states, __u16 life,
+			 __u64 epoch, __u64 *has)
 {
-	struct kept *record = lent->record;
-	lent->epoch = READ_ONCE(record->epoch);
+	const struct kept *record = bpf_map_lookup_elem(&kept, &place);
+	if (!record)
+		return false;
+	*has = READ_ONCE(record->epoch);
 	barrier();
-	if (!lent->epoch || (epoch && lent->epoch != epoch) ||
-	    !(states >> (READ_ONCE(record->state) & 3) & 1) || (life && record->life != life) ||
-	    !kept_key_equals(lent->place, work))
+	if (!*has || (epoch && *has != epoch) || !(states >> (READ_ONCE(record->state) & 3) & 1) ||
+	    (life && record->life != life) || !kept_key_equals(place, work))
 		return false;
 	barrier();
-	return READ_ONCE(record->epoch) == lent->epoch;
+	return READ_ONCE(record->epoch) == *has;
+}
+
+/* The place of such a record, or KEPT_RECORDS; `*has`: its epoch. */
+WHOLE __u32 kept_place(const struct work *work, __u32 states, __u32 life, __u64 epoch, __u64 *has)
+{
+	if (!work || !has)
+		return KEPT_RECORDS;
+	__u32 set = kept_set_of(work), tag = kept_tag_of(work);
+	const struct kept_tags *tags = bpf_map_lookup_elem(&kept_tags, &set);
+	if (!tags)
+		return KEPT_RECORDS;
+	for (__u32 way = 0; way < KEPT_WAYS; way++) {
+		__u32 place = set * KEPT_WAYS + way;
+		if (READ_ONCE(tags->tag[way]) == tag &&
+		    kept_matches(work, place, states, life, epoch, has))
+			return place;
+	}
+	return KEPT_RECORDS;
 }
 
 /* Finds such a record. */
 INLINE bool find_kept(const struct work *work, __u32 states, __u16 life, __u64 epoch,
 		      struct lent *lent)
 {
-	__u32 set = kept_set_of(work), tag = kept_tag_of(work);
-	const struct kept_tags *tags = bpf_map_lookup_elem(&kept_tags, &set);
-	if (!tags)
-		return false;
-	for (__u32 way = 0; way < KEPT_WAYS; way++) {
-		if (READ_ONCE(tags->tag[way]) != tag)
-			continue;
-		lent->place = set * KEPT_WAYS + way;
-		lent->record = bpf_map_lookup_elem(&kept, &lent->place);
-		if (lent->record && kept_matches(work, states, life, epoch, lent))
-			return true;
-	}
-	return false;
+	__u64 has = 0;
+	lent->place = kept_place(work, states, life, epoch, &has);
+	lent->epoch = has;
+	lent->record = bpf_map_lookup_elem(&kept, &lent->place);
+	return lent->record;
 }
 
 /*

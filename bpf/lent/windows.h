@@ -119,27 +119,30 @@ INLINE bool window_is_used(__u64 loan)
 	       READ_ONCE(record->state) != KEPT_FREE;
 }
 
+/* What a place is worth to a tenant that asks for one in its set: 2 free, -1 its own already. */
+WHOLE int worth_of_way(__u32 place, __u32 tenant)
+{
+	const struct window *window = bpf_map_lookup_elem(&kept_windows, &place);
+	if (!window)
+		return 0;
+	__u64 loan = READ_ONCE(window->loan);
+	if (!window_is_used(loan))
+		return 2;
+	place = loan >> EPOCH_NUMBER_BITS;
+	const struct kept *record = bpf_map_lookup_elem(&kept, &place);
+	return record && record->tenant == tenant ? -1 : 0;
+}
+
 /*
  * Nor has it more than twice as many in one set as are left there: clients fall into sets by
  * chance, and some of a set is left to others.
  */
-WHOLE int has_way_left(__u32 first, __u32 tenant)
+INLINE bool has_way_left(__u32 first, __u32 tenant)
 {
-	int left = 0;
-	for (__u32 way = 0; way < WINDOW_WAYS; way++) {
-		__u32 place = first + way;
-		const struct window *window = bpf_map_lookup_elem(&kept_windows, &place);
-		if (!window)
-			return false;
-		__u64 loan = READ_ONCE(window->loan);
-		place = loan >> EPOCH_NUMBER_BITS;
-		const struct kept *record = bpf_map_lookup_elem(&kept, &place);
-		if (!window_is_used(loan))
-			left += 2;
-		else if (record && record->tenant == tenant)
-			left--;
-	}
-	return left > 0;
+	int worth = 0;
+	for (__u32 way = 0; way < WINDOW_WAYS; way++)
+		worth += worth_of_way(first + way, tenant);
+	return worth > 0;
 }
 
 INLINE __u32 window_set(__u64 loan, __u64 client)
@@ -148,23 +151,34 @@ INLINE __u32 window_set(__u64 loan, __u64 client)
 	return (mixed >> 40 & (WINDOW_SETS - 1)) * WINDOW_WAYS;
 }
 
-/* The window of a client in a loan; `*free` is a place for one where there is none. */
-INLINE struct window *find_window(__u64 loan, __u64 client, __u32 *free)
+/*
+ * The place of a client's window in a loan. WINDOWS: there is none, and `*free` is a place for one,
+ * or WINDOWS.
+ */
+WHOLE __u32 window_place(__u64 loan, __u64 client, __u32 *free)
 {
-	__u32 first = window_set(loan, client);
-	*free = WINDOWS;
+	__u32 first = window_set(loan, client), unused = WINDOWS;
 	for (__u32 way = 0; way < WINDOW_WAYS; way++) {
 		__u32 place = first + way;
-		struct window *window = bpf_map_lookup_elem(&kept_windows, &place);
+		const struct window *window = bpf_map_lookup_elem(&kept_windows, &place);
 		if (!window)
 			break;
 		__u64 of = READ_ONCE(window->loan);
 		if (of == loan && window->client == client)
-			return window;
-		if (*free == WINDOWS && !window_is_used(of))
-			*free = place;
+			return place;
+		if (unused == WINDOWS && !window_is_used(of))
+			unused = place;
 	}
-	return NULL;
+	if (free)
+		*free = unused;
+	return WINDOWS;
+}
+
+/* That window, if there is one. */
+INLINE struct window *find_window(__u64 loan, __u64 client, __u32 *free)
+{
+	__u32 place = window_place(loan, client, free);
+	return bpf_map_lookup_elem(&kept_windows, &place);
 }
 
 /* A window for a client that has none, at a place that was free. */
@@ -191,7 +205,7 @@ INLINE struct window *make_window(struct kept *record, __u64 loan, __u64 client,
 /* Whether a write was kept. The caller has locked the record. */
 INLINE enum window_says was_kept(const struct lent *lent, __u64 client, __u64 request)
 {
-	__u32 free;
+	__u32 free = WINDOWS;
 	__u64 word = request >> 6;
 	const struct window *window = find_window(loan_of(lent), client, &free);
 	if (!window || word > window->newest)
@@ -209,7 +223,7 @@ INLINE enum window_says was_kept(const struct lent *lent, __u64 client, __u64 re
 INLINE enum window_says find_word(const struct lent *lent, __u64 client, __u64 request,
 				  __u64 **word, __u64 *bit)
 {
-	__u32 free;
+	__u32 free = WINDOWS;
 	__u64 number = request >> 6, loan = loan_of(lent);
 	struct window *window = find_window(loan, client, &free);
 	if (!window)

@@ -65,6 +65,7 @@ extern bool user_ring_is_full; /* whatever is in it */
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define opaque(x) asm volatile("" : "+r"(x))
 #define touch(p) __builtin_prefetch(p)
+#define read_anew() ((void)0)
 #define fetch_add(p, v) __sync_fetch_and_add((p), (v))
 #define fetch_or(p, v) __sync_fetch_and_or((p), (v))
 #define fetch_and(p, v) __sync_fetch_and_and((p), (v))
