@@ -4,7 +4,7 @@
 //! A port that the system chooses (bind to 0, let go) is one of those from which it draws the ports
 //! of connections: until the server has bound it another connection may have it, or the one that
 //! looks whether the server listens yet may meet *itself*. Ports below those have neither.
-
+//!
 //! They come in blocks, and each block is one process's for as long as it lives: somebody else who
 //! looks whether a port is free has it for that moment, and would be in the way of the server that
 //! is about to bind it, or be taken for it.
