@@ -10,8 +10,8 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use holder::{HolderCounts, left_ms};
-use tokio::{sync::Semaphore, time::timeout_at};
-use wire::{Cluster, Flags, Header, Op};
+use tokio::{sync::Semaphore, task::coop::consume_budget, time::timeout_at};
+use wire::{Cluster, Flags, HEADER_LEN, Header, Op};
 
 use crate::{
     Answer, Condition, Counts, Error, Metadata, Operation, Options, Value,
@@ -20,6 +20,7 @@ use crate::{
     clock,
     copies::CopiesThread,
     operation::check_key,
+    payload::max_payload,
     port::Port,
     process::Process,
     rules::Rules,
@@ -217,18 +218,27 @@ impl Inner {
         let rules = &self.rules;
         let name = rules.envelope.name(key);
         let name = name.as_ref();
+        let store = rules.routes.store_of(rules.secrets.hash.key_hash(rules.tenant, name)).store;
+        let one_packet = max_payload(store) - HEADER_LEN - name.len();
         let now_ns = clock::now_ns();
         let copied = copies.read(copies.hash(name), name, now_ns, |copy| {
             let expiry_ms = left_ms(copy.expires_ns, now_ns);
             let header = Header { version: copy.version, expiry_ms, ..Header::new(Op::ReadReply) };
-            (header, Bytes::copy_from_slice(&copy.value))
+            // As for what comes by the network. Who asks about a value keeps nothing of it.
+            let len = copy.value.len();
+            let reserved = match operation {
+                Operation::Get { .. } if len > one_packet => rules.reserve(len)?,
+                _ => None,
+            };
+            Ok::<_, Error>((header, Bytes::copy_from_slice(&copy.value), reserved))
         });
-        let Ok((header, value)) = copied else { return Ok(None) };
+        let Ok(copied) = copied else { return Ok(None) };
+        let (header, value, reserved) = copied?;
         rules.counters.local_hits.add_one();
-        let store = rules.routes.store_of(rules.secrets.hash.key_hash(rules.tenant, name)).store;
         let value = rules.envelope.open(name, value, store, Flags::NONE)?;
         let request = Request { tenant: rules.tenant, value_len: 0, is_write: false };
-        Ok(Some(Answer { from_copy: true, ..Answer::new(store, request, header, value) }))
+        let answer = Answer { from_copy: true, ..Answer::new(store, request, header, value) };
+        Ok(Some(answer.holding(reserved)))
     }
 
     /// Carries an operation out: sends until its final answer comes or the deadline has passed.
@@ -236,12 +246,15 @@ impl Inner {
         self.process.check()?;
         let rules = &self.rules;
         if let Some(answer) = self.read_copy(operation)? {
+            // Nothing here is waited for: who reads in a loop would keep its thread from others.
+            consume_budget().await;
             return Ok(answer);
         }
         let mut call = Call::new(rules, operation, clock::now_ns())?;
         let deadline = clock::timer(call.deadline_ns());
         let full = |_| rules.full();
-        let _place = timeout_at(deadline, self.free.acquire()).await.map_err(full)?;
+        // A write waits for its store without a place among the calls in flight: those of others
+        // need them.
         let (_in_order, id) = match call.window() {
             Some(window) => {
                 let entered = self.windows[window].enter(|| rules.new_id(Some(window)));
@@ -250,6 +263,7 @@ impl Inner {
             }
             None => (None, rules.new_id(None)),
         };
+        let _place = timeout_at(deadline, self.free.acquire()).await.map_err(full)?;
         let store = call.store();
         let port = if store.is_ipv6() { &self.v6 } else { &self.v4 };
         let port = port.as_ref().expect("a socket was opened for each family in the cluster");

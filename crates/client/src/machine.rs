@@ -43,7 +43,9 @@ pub struct Machine {
     /// (when, call): the earliest first. Most calls are answered long before their time: what is
     /// here of them stays until it comes first.
     timers: BinaryHeap<Reverse<(u64, u64)>>,
-    /// Places among the calls in flight that are free, and the calls that wait for one.
+    /// Places among the calls in flight that are free, and the calls that wait for one; of writes
+    /// only those that have a place in their store's window: a store that does not answer has no
+    /// more of the places than that.
     free: usize,
     queue: VecDeque<u64>,
     /// One per store.
@@ -87,10 +89,12 @@ impl Recipient for Asker {
 /// What a call has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
+    /// It is a write, and waits for a place among its store's.
     Nothing,
-    /// A place among the calls in flight; it waits for one among its store's writes.
-    Place,
-    /// All that it needs; for a write, the number of its place in the window.
+    /// For a write, the number of its place in the window. It waits for one among the calls in
+    /// flight.
+    Queued(Option<u64>),
+    /// All that it needs.
     Started(Option<u64>),
 }
 
@@ -131,10 +135,20 @@ impl Machine {
         match Call::new(&self.rules, operation, now_ns) {
             Err(error) => self.finished.push_back((number, Err(error))),
             Ok(call) => {
-                let (stage, requests) = (Stage::Nothing, SmallVec::new());
+                let stage = match call.window() {
+                    Some(window) => {
+                        self.windows[window].queue.push_back(number);
+                        self.freed.push(window);
+                        Stage::Nothing
+                    }
+                    None => {
+                        self.queue.push_back(number);
+                        Stage::Queued(None)
+                    }
+                };
+                let requests = SmallVec::new();
                 let running = RunningCall { call, stage, requests, until_ns: NEVER };
                 self.calls.insert(number, Box::new(running));
-                self.queue.push_back(number);
                 self.admit(now_ns);
                 if let Some(running) = self.calls.get_mut(&number)
                     && running.until_ns == NEVER
@@ -202,7 +216,7 @@ impl Machine {
                     let denied = requests.any(|request| self.waiting.was_denied(*request));
                     running.call.timer(&self.rules, denied, now_ns)
                 }
-                Stage::Nothing | Stage::Place => Step::Done(Err(self.rules.full())),
+                Stage::Nothing | Stage::Queued(_) => Step::Done(Err(self.rules.full())),
             };
             self.carry_out(number, step, now_ns);
             let next_ns = self.calls.get(&number).map(|running| running.until_ns);
@@ -262,11 +276,13 @@ impl Machine {
     fn end(&mut self, number: u64) {
         let Some(running) = self.calls.remove(&number) else { return };
         let RunningCall { call, stage, requests, .. } = *running;
-        self.free += usize::from(stage != Stage::Nothing);
+        self.free += usize::from(matches!(stage, Stage::Started(_)));
         for request in requests {
             self.waiting.remove(request);
         }
-        if let (Stage::Started(Some(place)), Some(window)) = (stage, call.window()) {
+        if let (Stage::Queued(Some(place)) | Stage::Started(Some(place)), Some(window)) =
+            (stage, call.window())
+        {
             self.windows[window].writes.leave(place);
             self.freed.push(window);
         }
@@ -276,21 +292,14 @@ impl Machine {
     fn admit(&mut self, now_ns: u64) {
         loop {
             if let Some(window) = self.freed.pop() {
-                self.enter(window, now_ns);
+                self.enter(window);
             } else if self.free > 0
                 && let Some(number) = self.queue.pop_front()
             {
-                let Some(running) = self.calls.get_mut(&number) else {
-                    continue; // its deadline came first
-                };
-                self.free -= 1;
-                running.stage = Stage::Place;
-                match running.call.window() {
-                    Some(window) => {
-                        self.windows[window].queue.push_back(number);
-                        self.freed.push(window);
-                    }
-                    None => self.start(number, None, now_ns),
+                // Otherwise its deadline came first.
+                if self.calls.contains_key(&number) {
+                    self.free -= 1;
+                    self.start(number, now_ns);
                 }
             } else {
                 return;
@@ -298,19 +307,23 @@ impl Machine {
         }
     }
 
-    /// Starts the writes that find a place in a window.
-    fn enter(&mut self, window: usize, now_ns: u64) {
-        while let Some(number) = self.windows[window].queue.front().copied() {
-            if self.calls.contains_key(&number) {
-                let Some(place) = self.windows[window].writes.enter() else { return };
-                self.start(number, Some(place), now_ns);
+    /// Puts the writes that find a place in a window among those that wait to be started: so their
+    /// ids are in the order of their places.
+    fn enter(&mut self, window: usize) {
+        let Window { writes, queue } = &mut self.windows[window];
+        while let Some(number) = queue.front().copied() {
+            if let Some(running) = self.calls.get_mut(&number) {
+                let Some(place) = writes.enter() else { return };
+                running.stage = Stage::Queued(Some(place));
+                self.queue.push_back(number);
             }
-            self.windows[window].queue.pop_front();
+            queue.pop_front();
         }
     }
 
-    fn start(&mut self, number: u64, place: Option<u64>, now_ns: u64) {
+    fn start(&mut self, number: u64, now_ns: u64) {
         let running = self.calls.get_mut(&number).expect("it was waiting");
+        let Stage::Queued(place) = running.stage else { unreachable!("it is in the queue") };
         let id = self.rules.new_id(running.call.window());
         running.stage = Stage::Started(place);
         let step = running.call.start(&self.rules, id, now_ns);

@@ -38,11 +38,28 @@ impl Call {
             // Of a copy that named another one: the request has gone on since.
             return self.go(rules, now_ns);
         }
+        if self.is_refused_unseen(&header) {
+            self.denied |= header.status == Status::Denied;
+            return Step::Done(Err(self.timed_out(rules)));
+        }
         match &mut self.parts {
             Parts::None { .. } => self.answered(rules, header, value, now_ns, random),
             Parts::Pull(_) => self.part_came(rules, header, value, now_ns),
             Parts::Push(_) => self.part_taken(rules, header, value, now_ns, random),
         }
+    }
+
+    /// Whether a store refuses a write without having looked whether it did it before, which an
+    /// earlier copy of it may have come to: its partitions, its tenants or its longest value were
+    /// others then.
+    fn is_refused_unseen(&self, header: &Header) -> bool {
+        let is_unseen = match header.status {
+            Status::WrongPartition | Status::Denied => true,
+            // Otherwise it is the key that is too long, for whichever copy.
+            Status::TooLarge => header.version == 0,
+            _ => false,
+        };
+        is_unseen && self.header.op.is_write() && self.met_silence && self.risked_ns.is_some()
     }
 
     /// An answer to a request that is no part of anything came.

@@ -245,6 +245,33 @@ fn writes_run_no_further_ahead_than_a_store_remembers() {
     assert!(ids.is_sorted());
 }
 
+#[test]
+fn a_store_that_does_not_answer_has_no_more_places_than_its_window() {
+    let other: SocketAddr = ([10, 0, 0, 2], 7117).into();
+    let mut cluster = Cluster::single(store(), 2);
+    cluster.stores[0].last = 0;
+    cluster.stores.push(wire::Store::new(other, 1, 1));
+    let keys = |address| {
+        let home = |key: &[u8; 4]| cluster.store_of(0, Secret::NONE.key_hash(0, key)).address;
+        (0u32..).map(u32::to_be_bytes).filter(move |key| home(key) == address)
+    };
+    let options = Options { max_in_flight: 150, ..Options::default() };
+    let mut machine = Machine::new(&cluster, 0, options, 1).unwrap();
+    for key in keys(store()).take(400) {
+        machine.begin(&set(&key, b"v"), 0);
+    }
+    assert_eq!(sent(&mut machine).len(), 128);
+    for key in keys(other).take(30) {
+        machine.begin(&get(&key), 0);
+    }
+    let reads = sent(&mut machine);
+    assert_eq!(reads.len(), 22, "as many places as are left");
+    machine.take(&answer(&reads[0], Status::Ok), other, MS);
+    assert_eq!(sent(&mut machine).len(), 1);
+    machine.timer(10_000 * MS);
+    assert_eq!((machine.free, machine.calls.len()), (150, 0), "whatever they waited for");
+}
+
 /// Whoever keeps writes of a lent key tells 192 ids back which it has kept
 /// (`bpf/lent/windows.h`): what a client sends to others must not use them up.
 #[test]

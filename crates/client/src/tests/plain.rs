@@ -1,10 +1,13 @@
 //! The client against a fake store over loopback UDP: what it returns, what it refuses, and that it
 //! comes through loss, duplication, reordering and wrong answers.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
-use crate::{Client, Condition, Error, Options};
-use wire::{Op, Secret, Status};
+use futures_util::future::join_all;
+use tokio::net::UdpSocket;
+use wire::{Op, Secret, Status, Store};
+
+use crate::{Client, Condition, Error, Memory, Options, Value};
 
 use super::fake::{self, FakeStore, Faults, patient};
 
@@ -381,4 +384,68 @@ async fn speaks_ipv6() {
     let client = connect(&store).await;
     client.set("k", "v", None).await.unwrap();
     assert_eq!(client.get("k").await.unwrap().unwrap().bytes, "v");
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_leaves_places_to_others() {
+    let store = FakeStore::start(Faults::default()).await;
+    let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let mut cluster = store.cluster();
+    cluster.stores[0].last = 3;
+    cluster.stores.push(Store::new(silent.local_addr().unwrap(), 4, 7));
+    let options = Options { max_in_flight: 150, ..patient() };
+    let client = Client::connect(&cluster, 0, options).await.unwrap();
+    let keys = |address: SocketAddr| {
+        let home = |key: &[u8; 4]| cluster.store_of(0, Secret::NONE.key_hash(0, key)).address;
+        (0u32..).map(u32::to_be_bytes).filter(move |key| home(key) == address)
+    };
+    let writes = keys(silent.local_addr().unwrap()).take(300);
+    let writes = join_all(writes.map(|key| client.set(key, "v", None)).collect::<Vec<_>>());
+    let key = keys(store.address).next().unwrap();
+    tokio::select! {
+        biased;
+        _ = writes => panic!("nobody answers them"),
+        found = client.get(key) => assert_eq!(found.unwrap(), None),
+    }
+}
+
+/// A client that keeps a copy of the key `k`, and has just answered from it.
+async fn warm(store: &FakeStore, value: Vec<u8>, memory: Option<Memory>) -> (Client, Value) {
+    store.state().data.insert(b"k".to_vec(), (value, 1, 0));
+    let options = Options { cache: 1 << 20, memory, ..patient() };
+    let client = connect_with(store, options).await;
+    loop {
+        let found = client.get("k").await.unwrap().unwrap();
+        if found.from_copy {
+            return (client, found);
+        }
+    }
+}
+
+#[tokio::test]
+async fn long_values_of_copies_have_the_same_memory_as_others() {
+    let store = FakeStore::start(Faults::default()).await;
+    let memory = Memory::new(100 << 10);
+    let (client, first) = warm(&store, vec![7; 40 << 10], Some(memory.clone())).await;
+    assert_eq!(memory.used_and_total().0, 40 << 10);
+    let second = client.get("k").await.unwrap().unwrap();
+    assert!(matches!(client.get("k").await, Err(Error::NoMemory { .. })));
+    let about = client.about("k").await.unwrap().unwrap();
+    assert_eq!((about.len, about.from_copy), (40 << 10, true), "that takes none");
+    drop((first, second));
+    assert!(client.get("k").await.unwrap().unwrap().from_copy);
+    assert_eq!(memory.used_and_total().0, 0);
+}
+
+#[tokio::test]
+async fn who_reads_copies_in_a_loop_lets_others_run() {
+    let store = FakeStore::start(Faults::default()).await;
+    let (client, _) = warm(&store, vec![7; 10], None).await;
+    let other = tokio::spawn(async {});
+    let mut reads = 0;
+    while !other.is_finished() {
+        assert!(client.get("k").await.unwrap().unwrap().from_copy);
+        reads += 1;
+        assert!(reads < 10_000, "another task waits for this one");
+    }
 }

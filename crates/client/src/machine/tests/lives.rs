@@ -267,3 +267,34 @@ fn a_switch_teaches_nobody_the_life_of_a_store() {
     let write = Packet::decode(&sent(&mut machine)[0]).unwrap().header;
     assert_eq!(write.life, wire::LIFE_UNKNOWN);
 }
+
+/// Its store's partitions, tenants or longest value become others while it is under way.
+#[test]
+fn a_write_that_is_refused_when_an_earlier_copy_may_be_done_has_no_known_outcome() {
+    for status in [Status::WrongPartition, Status::TooLarge, Status::Denied] {
+        for met_silence in [false, true] {
+            let (mut machine, mut asked) = writing();
+            let mut now_ns = 100 * MS;
+            if met_silence {
+                now_ns = machine.next_ns().unwrap();
+                machine.timer(now_ns);
+                asked = one(&mut machine);
+            }
+            let refusal = reply(&asked, |header| Header { status, version: 0, ..header });
+            machine.take(&refusal, store(), now_ns + MS);
+            let (_, result) = machine.next_finished().unwrap();
+            let error = result.and_then(Answer::written).unwrap_err();
+            let is_unknown = matches!(error, Error::OutcomeUnknown { .. });
+            assert_eq!(is_unknown, met_silence, "{error}");
+        }
+    }
+    let (mut machine, _) = writing();
+    let again_ns = machine.next_ns().unwrap();
+    machine.timer(again_ns);
+    let too_long =
+        reply(&one(&mut machine), |header| Header { status: Status::TooLarge, ..header });
+    machine.take(&too_long, store(), again_ns + MS);
+    let (_, result) = machine.next_finished().unwrap();
+    let error = result.and_then(Answer::written).unwrap_err();
+    assert!(matches!(error, Error::KeyTooLong { most: 7, .. }), "{error}");
+}

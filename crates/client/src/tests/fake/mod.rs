@@ -1,6 +1,6 @@
 //! A store for tests: one task on a loopback socket that loses, duplicates, delays and reorders by
 //! a seed, and that can be told to answer wrongly. It applies each (client, request) once, as a
-//! store must.
+//! store must. It grants copies, and calls none back.
 
 mod parts;
 
@@ -12,7 +12,10 @@ use std::{
 };
 
 use tokio::{net::UdpSocket, task::AbortHandle};
-use wire::{Cluster, Flags, Header, Op, Packet, Secret, Status, TENANT_OPEN, VERSION_PRESENT};
+use wire::{
+    Cluster, Epoch, Flags, Header, HolderProof, NODE_HOLDER, Op, Packet, Secret, Status,
+    TENANT_OPEN, VERSION_PRESENT,
+};
 
 /// Ends a test that hangs; nothing takes that long.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -180,6 +183,9 @@ async fn serve(mut link: Link, state: Arc<Mutex<State>>, secret: Secret) {
         let (len, from) = link.socket.recv_from(&mut buffer).await.unwrap();
         let packet = Packet::decode(&buffer[..len]).unwrap();
         assert!(packet.tag_is_valid(&secret), "requests are signed");
+        if packet.header.op.reply().is_none() {
+            continue; // of a holder
+        }
         let outgoing = {
             let mut state = state.lock().unwrap();
             let request = packet.header.request;
@@ -230,6 +236,14 @@ impl State {
         };
         if h.op == Op::DisciplineRequest {
             return (reply, packet.value.to_vec());
+        }
+        if h.op == Op::HolderLeaseRequest {
+            let epoch = Epoch::new(NODE_HOLDER, 0);
+            let key_hash = HolderProof { token: 1, term: 1 }.to_hash();
+            return (Header { epoch, key_hash, expiry_ms: 60_000, ..reply }, vec![]);
+        }
+        if h.op == Op::HolderFetch {
+            return self.read(packet, Header { flags: Flags::GRANT, ..reply }, len);
         }
         if !h.op.is_write() {
             return self.read(packet, reply, len);
