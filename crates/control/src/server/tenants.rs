@@ -2,8 +2,9 @@
 //! are theirs.
 //!
 //! They come from the cluster file ("declared") or from the admin API. What the cluster file says
-//! of a declared tenant is taken over once, and again whenever the file says something else; in
-//! between, changes made at run time hold.
+//! of a declared tenant is taken over once, and each field again when the file says something else
+//! of it; in between, changes made at run time hold. A tenant that the file has no more stays until
+//! somebody removes it: controllers that stand by for each other may have different files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,15 +76,46 @@ impl Tenant {
         }
     }
 
+    /// Takes over what the cluster file says otherwise than before, or than it is where the file
+    /// never had it; the rest may have been changed at run time since.
     fn take_over(&mut self, file: &wire::Tenant) {
-        self.secret.clone_from(&file.secret);
-        self.also_secret.clone_from(&file.also_secret);
-        self.hash_secret.clone_from(&file.hash_secret);
-        self.terms.rate = file.rate;
-        self.terms.over_rate = file.over_rate.into();
-        self.terms.stores.clone_from(&file.stores);
-        self.terms.write_back_ms = file.write_back_ms;
+        let before = self.declared.take().unwrap_or_else(|| self.to_wire());
+        self.take_secrets(&before, file);
+        follow(&mut self.hash_secret, &before.hash_secret, &file.hash_secret);
+        follow(&mut self.terms.rate, &before.rate, &file.rate);
+        let (over_before, over_now) = (before.over_rate.into(), file.over_rate.into());
+        follow(&mut self.terms.over_rate, &over_before, &over_now);
+        follow(&mut self.terms.stores, &before.stores, &file.stores);
+        follow(&mut self.terms.write_back_ms, &before.write_back_ms, &file.write_back_ms);
         self.declared = Some(file.clone());
+    }
+
+    /// The two secrets that are valid. Those of a rotation at run time, which the file knows
+    /// nothing of, stay unless the file's secret is another one.
+    fn take_secrets(&mut self, before: &wire::Tenant, file: &wire::Tenant) {
+        let id = self.id;
+        if file.secret != before.secret {
+            if !self.secret.is_empty() && !is_same_secret(&self.secret, &file.secret) {
+                tracing::warn!(
+                    "tenant {id}: its secret is now the cluster file's, where it was changed: clients that sign with \
+                     another than the file's secret and also_secret are denied"
+                );
+            }
+            self.secret.clone_from(&file.secret);
+            self.also_secret.clone_from(&file.also_secret);
+            return;
+        }
+        if file.also_secret == before.also_secret {
+            return;
+        }
+        if self.also_secret.is_some() && self.also_secret != before.also_secret {
+            tracing::warn!(
+                "tenant {id}: the cluster file's other also_secret is left out, for a rotation goes on that began at \
+                 run time: finish it (`shortstop tenant rotate {id} --finish`), then change the file again"
+            );
+            return;
+        }
+        self.also_secret.clone_from(&file.also_secret);
     }
 
     /// What seeds the hashes of its keys.
@@ -101,6 +133,11 @@ impl Tenant {
         self.hash_secret = Some(known.seed().into());
     }
 
+    /// Whether this cluster file has it, and not merely another tenant of its number.
+    pub fn is_of(&self, file: &Cluster) -> bool {
+        self.declared.is_some() && file.tenant(self.id).is_some()
+    }
+
     /// As clients, stores and switches know it.
     pub fn to_wire(&self) -> wire::Tenant {
         wire::Tenant {
@@ -114,6 +151,18 @@ impl Tenant {
             write_back_ms: self.terms.write_back_ms,
         }
     }
+}
+
+/// Ours becomes the file's where the file changed.
+fn follow<T: PartialEq + Clone>(ours: &mut T, before: &T, file: &T) {
+    if before != file {
+        ours.clone_from(file);
+    }
+}
+
+/// Whether two secrets in hex digits are the same.
+fn is_same_secret(one: &str, other: &str) -> bool {
+    one.eq_ignore_ascii_case(other)
 }
 
 /// A tenant came, changed or went: to be remembered, and to be told to stores and switches.
@@ -149,24 +198,49 @@ impl Tenants {
             changed.extend(tenants.remove(TENANT_OPEN));
         }
         for entry in &file.tenants {
-            let known = tenants.by_id.get(&entry.id);
-            if known.is_some_and(|t| t.declared.as_ref() == Some(entry)) {
-                continue;
-            }
-            let mut tenant = known.cloned().unwrap_or_else(|| Tenant::new(entry.id));
-            tenant.take_over(entry);
-            tenant.keep_seed_of(known);
-            changed.push(tenants.put(tenant));
+            changed.extend(tenants.declare(entry));
         }
-        let no_longer_declared: Vec<u32> = tenants
-            .by_id
-            .values()
-            .filter(|t| t.declared.is_some() && file.tenant(t.id).is_none())
-            .map(|t| t.id)
-            .collect();
-        let gone = no_longer_declared.into_iter();
-        changed.extend(gone.filter_map(|id| tenants.remove(id)));
+        for tenant in tenants.iter().filter(|t| t.declared.is_some() && !t.is_of(file)) {
+            tracing::warn!(
+                "tenant {0} stays, although it came from a cluster file and is not in this one: put it back there, or \
+                 remove it with `shortstop tenant remove {0}`",
+                tenant.id
+            );
+        }
         (tenants, changed)
+    }
+
+    /// Brings one in line with what the cluster file says of it, unless its number was given to
+    /// another one.
+    fn declare(&mut self, entry: &wire::Tenant) -> Option<TenantChanged> {
+        let id = entry.id;
+        let known = self.by_id.get(&id);
+        if known.is_some_and(|t| t.declared.as_ref() == Some(entry)) {
+            return None;
+        }
+        if known.is_none() && self.is_retired(id) {
+            tracing::error!(
+                "tenant {id} of the cluster file is left out: a tenant of this number was removed, and the stores may \
+                 still have its values. Give the entry a number that none had, or, if it is to find them, make it \
+                 with the entry's secret: `shortstop tenant create --id {id} --reuse --secret SECRET`"
+            );
+            return None;
+        }
+        if let Some(other) = known.filter(|t| t.declared.is_none())
+            && !is_same_secret(&other.secret, &entry.secret)
+        {
+            tracing::error!(
+                "tenant {id} of the cluster file is left out: tenant {id} {:?} was made at run time and has another \
+                 secret. Give the entry a number that none has, or, if it is to be that one, its secret \
+                 (`shortstop tenant show {id} --secrets`)",
+                other.terms.name
+            );
+            return None;
+        }
+        let mut tenant = known.cloned().unwrap_or_else(|| Tenant::new(id));
+        tenant.take_over(entry);
+        tenant.keep_seed_of(known);
+        Some(self.put(tenant))
     }
 
     /// One of them.
@@ -239,6 +313,8 @@ mod tests {
         Cluster::parse(&format!("{head}{tenants}")).unwrap()
     }
 
+    const OTHER: &str = "0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e";
+    const THIRD: &str = "0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f";
     const SEVEN: &str = "[[tenant]]\nid = 7\nsecret = \"000102030405060708090a0b0c0d0e0f\"\n";
 
     #[test]
@@ -256,14 +332,71 @@ mod tests {
         let (edited, _) = Tenants::new(first.by_id.clone(), [], &file(&edited));
         assert_eq!(edited.get(7).unwrap().terms.rate, 5);
         let seed = first.get(7).unwrap().seed().to_string();
-        let secret = SEVEN.replace(&seed, &"0e".repeat(16));
+        let secret = SEVEN.replace(&seed, OTHER);
         let (other, _) = Tenants::new(first.by_id.clone(), [], &file(&secret));
         let other = other.get(7).unwrap();
-        assert_eq!((&*other.secret, other.seed()), (&*"0e".repeat(16), &*seed));
-        let (gone, changed) = Tenants::new(first.by_id.clone(), [], &file(""));
-        assert!(gone.get(7).is_none());
-        assert_eq!(changed, [TenantChanged(7)]);
-        assert!(gone.is_retired(7), "what it left in the stores is under its number");
+        assert_eq!((&*other.secret, other.seed()), (OTHER, &*seed));
+        assert_eq!(other.terms.rate, 99, "the file says nothing else of it");
+    }
+
+    /// Tenant 7 of the file, in the midst of a rotation at run time.
+    fn rotating() -> Tenant {
+        let (first, _) = Tenants::new([], [], &file(SEVEN));
+        let mut seven = first.get(7).unwrap().clone();
+        seven.also_secret = Some(std::mem::replace(&mut seven.secret, OTHER.into()));
+        seven.hash_secret.clone_from(&seven.also_secret);
+        seven
+    }
+
+    #[test]
+    fn no_old_secret_comes_back_because_the_file_changes_elsewhere() {
+        let secrets = |text: &str, known: Tenant| {
+            let (tenants, _) = Tenants::new([(7, known)], [], &file(text));
+            let seven = tenants.get(7).unwrap().clone();
+            (seven.secret, seven.also_secret, seven.hash_secret)
+        };
+        let before = rotating();
+        let old = before.also_secret.clone();
+        let rate = format!("{SEVEN}rate = 5\n");
+        assert_eq!(secrets(&rate, before.clone()), (OTHER.into(), old.clone(), old.clone()));
+        let also = format!("{SEVEN}also_secret = \"{THIRD}\"\n");
+        assert_eq!(secrets(&also, before.clone()), (OTHER.into(), old.clone(), old.clone()));
+        let finished = Tenant { also_secret: None, ..before.clone() };
+        assert_eq!(secrets(&rate, finished.clone()), (OTHER.into(), None, old.clone()));
+        assert_eq!(secrets(&also, finished), (OTHER.into(), Some(THIRD.into()), old.clone()));
+        // The file's own secret is another: those that it lists are valid, and no others.
+        let third = SEVEN.replace(old.as_ref().unwrap(), THIRD);
+        assert_eq!(secrets(&third, before), (THIRD.into(), None, old));
+    }
+
+    #[test]
+    fn one_that_is_not_in_this_file_stays_as_it_is_and_its_number_is_not_retired() {
+        let seven = rotating();
+        let (without, changed) = Tenants::new([(7, seven.clone())], [], &file(""));
+        assert_eq!(without.get(7), Some(&seven));
+        assert!(!seven.is_of(&file("")) && seven.is_of(&file(SEVEN)));
+        assert_eq!(changed, [TenantChanged(0)]);
+        // Back under the file that has it, nothing of it is taken over again.
+        let (again, changed) = Tenants::new(without.by_id, [], &file(SEVEN));
+        assert_eq!(again.get(7), Some(&seven));
+        assert!(changed.is_empty());
+    }
+
+    #[test]
+    fn an_entry_whose_number_was_given_to_another_tenant_is_left_out() {
+        let made = Tenant { secret: OTHER.into(), ..Tenant::new(7) };
+        let (tenants, _) = Tenants::new([(7, made.clone())], [], &file(SEVEN));
+        assert_eq!(tenants.get(7), Some(&made));
+        assert!(!made.is_of(&file(SEVEN)), "it is removed like any other");
+        let (tenants, changed) = Tenants::new([], [7], &file(SEVEN));
+        assert!(tenants.get(7).is_none() && tenants.is_retired(7));
+        assert_eq!(changed, [TenantChanged(0)]);
+        // With its secret the entry is that tenant.
+        let same = SEVEN.replace("000102030405060708090a0b0c0d0e0f", &OTHER.to_uppercase());
+        let (tenants, _) = Tenants::new([(7, made)], [], &file(&format!("{same}rate = 5\n")));
+        let seven = tenants.get(7).unwrap();
+        assert_eq!(seven.terms.rate, 5);
+        assert!(seven.is_of(&file(&same)));
     }
 
     #[test]

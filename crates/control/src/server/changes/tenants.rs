@@ -167,9 +167,9 @@ fn check_may_leave(view: &View<'_>, id: u32) -> Result<(), Refusal> {
 /// As there.
 pub fn remove(view: &View<'_>, id: u32) -> Result<Change, Refusal> {
     let tenant = view.known(id)?;
-    if tenant.declared.is_some() {
+    if tenant.is_of(&view.around.config.cluster) {
         return Err(conflict(format!(
-            "tenant {id} is in the cluster file: take it out there and restart the controller"
+            "tenant {id} is in the cluster file: take it out there, restart the controller, and remove it then"
         )));
     }
     if id == TENANT_OPEN {

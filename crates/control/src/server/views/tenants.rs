@@ -97,7 +97,7 @@ impl<'a> View<'a> {
                 discipline: self.around.disciplines.name_of(tenant.id).into(),
                 ..tenant.terms.clone()
             },
-            declared: tenant.declared.is_some() || tenant.id == TENANT_OPEN,
+            declared: tenant.is_of(&self.around.config.cluster) || tenant.id == TENANT_OPEN,
             own_pages: switches.iter().map(|s| s.own_pages).sum(),
             borrowed_pages: switches.iter().map(|s| s.borrowed_pages).sum(),
             lent_out_pages: self.lent_out(tenant.id),

@@ -49,6 +49,25 @@ fn a_discipline_that_kernels_refuse_is_refused_with_their_reason() {
 }
 
 #[test]
+fn a_tenant_of_the_cluster_file_is_removed_once_the_file_has_it_no_more() {
+    let mut stage = Stage::new(10);
+    stage.create(1, 2).unwrap();
+    let mut tenant = stage.core.tenants.get(1).unwrap().clone();
+    let entry = tenant.to_wire();
+    tenant.declared = Some(entry.clone());
+    let _ = stage.core.tenants.put(tenant);
+    stage.core.config.cluster.tenants.push(entry);
+    let is_declared = |stage: &Stage| stage.core.view().tenant(1, false).unwrap().declared;
+    let remove = |stage: &mut Stage| stage.core.change(ASKED, |view| changes::remove(view, 1));
+    assert!(is_declared(&stage));
+    assert_eq!(remove(&mut stage).unwrap_err().kind, RefusalKind::Conflict);
+    stage.core.config.cluster.tenants.clear();
+    assert!(!is_declared(&stage));
+    remove(&mut stage).unwrap();
+    assert!(stage.core.tenants.is_retired(1));
+}
+
+#[test]
 fn a_tenant_asks_for_no_more_than_it_was_given() {
     let mut stage = Stage::new(20);
     stage.create(1, 6).unwrap();
