@@ -47,10 +47,10 @@ impl Usage {
         let tenants = counters.tenants.iter();
         self.fragmentation = tenants.map(|t| (t.tenant, t.fragmentation)).collect();
         // A page that is not listed holds nothing.
-        let listed = &counters.pages;
-        self.pages.retain(|page, _| listed.iter().any(|p| p.page == *page));
-        for page in listed.iter().filter(|p| p.page < total) {
-            let seen = self.pages.entry(page.page).or_default();
+        let before = std::mem::take(&mut self.pages);
+        for page in counters.pages.iter().filter(|p| p.page < total) {
+            let known = || before.get(&page.page).copied().unwrap_or_default();
+            let seen = self.pages.entry(page.page).or_insert_with(known);
             (seen.items, seen.cells) = (page.items, page.cells);
             if page.requests > 0 {
                 (seen.used_in, seen.requests) = (self.window, page.requests);
@@ -83,5 +83,35 @@ impl Usage {
     /// Share of a tenant's free cells that no item of the usual size could use.
     pub fn fragmentation(&self, tenant: u32) -> f64 {
         self.fragmentation.get(&tenant).copied().unwrap_or(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters(window: u64, pages: impl Iterator<Item = u32>, requests: u64) -> Counters {
+        let page = |page| api::proto::PageUse { page, items: 1, cells: 3, requests };
+        Counters { window, pages: pages.map(page).collect(), ..Counters::default() }
+    }
+
+    #[test]
+    fn a_page_that_is_not_listed_holds_nothing_and_others_keep_when_they_were_used() {
+        let mut usage = Usage::default();
+        usage.counted(4, &counters(5, 0..8, 9));
+        usage.counted(4, &counters(7, [1, 3].into_iter(), 0));
+        assert_eq!((0..8).map(|page| usage.items(page)).sum::<u32>(), 2);
+        assert_eq!((usage.idle_windows(1), usage.worth(1)), (2, (Reverse(2), 9)));
+        assert_eq!(usage.idle_windows(2), u64::MAX);
+    }
+
+    /// A walk through the list for each page would be 2^39 steps: this test would not end.
+    #[test]
+    fn the_window_of_a_large_switch_costs_as_much_as_it_lists() {
+        let (pages, mut usage) = (1 << 20, Usage::default());
+        for window in 1..3 {
+            usage.counted(pages, &counters(window, 0..pages, window));
+        }
+        assert_eq!(usage.worth(pages - 1), (Reverse(0), 2));
     }
 }
