@@ -9,11 +9,12 @@
 //! To keep this over crashes, what [`Ledger::take_changes`] hands out must be durable before the
 //! tables are sent: no switch then knows a version that a restarted controller does not.
 //!
-//! Cost: a change costs a logarithm of the switch's pages, finding free pages or those of a tenant
-//! one pass over them.
+//! Cost: a change costs a logarithm of the switch's pages, finding those of a tenant what it has,
+//! finding free ones one pass over them.
 
 mod error;
 mod rows;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -25,39 +26,18 @@ use std::{
 use api::types::PageId;
 use decide::SwitchId;
 
+use self::table::Table;
 pub use self::{
     error::LedgerError,
     rows::{Changes, Hold, Kind, PageRow, SwitchRow},
+    table::Count,
 };
+
 /// Most pages of a switch.
 pub const PAGES_MAX: u32 = 1 << 20;
 
 /// A page table to send: whose each page is. Pages that are not listed are nobody's.
 pub type Owners = BTreeMap<u32, Vec<u32>>;
-
-/// Pages of a tenant on a switch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Guaranteed ones.
-    pub own: u32,
-    /// Borrowed ones.
-    pub lent: u32,
-    /// Taken from it, and not confirmed to be clear.
-    pub leaving: u32,
-}
-
-#[derive(Debug, Default)]
-struct Table {
-    row: SwitchRow,
-    /// Pages that are not free.
-    rows: BTreeMap<u32, PageRow>,
-}
-
-impl Table {
-    fn free(&self) -> u32 {
-        self.row.pages.saturating_sub(self.rows.len() as u32)
-    }
-}
 
 /// The page tables of all switches, and what of them is not written down yet.
 #[derive(Debug, Default)]
@@ -81,8 +61,7 @@ impl Ledger {
     ) -> Ledger {
         let mut ledger = Ledger::default();
         for (id, row) in switches {
-            let rows = BTreeMap::new();
-            ledger.tables.insert(id, Table { row, rows });
+            ledger.tables.insert(id, Table::new(row));
         }
         for (PageId { switch, page }, row) in pages {
             let Some(table) = ledger.tables.get_mut(&switch) else { continue };
@@ -92,7 +71,7 @@ impl Ledger {
             if let PageRow::Leaving { version, .. } = row {
                 table.row.version = table.row.version.max(version);
             }
-            table.rows.insert(page, row);
+            table.set(page, Some(row));
         }
         ledger
     }
@@ -125,10 +104,8 @@ impl Ledger {
             return Ok(vec![]);
         }
         // That memory is gone with all that was in it, so those pages need not be confirmed.
-        let cut = table.rows.split_off(&pages);
-        table.row.pages = pages;
         let mut lost = Vec::new();
-        for (page, row) in cut {
+        for (page, row) in table.resize(pages) {
             let id = PageId { switch, page };
             self.dirty_pages.insert(id);
             if let PageRow::Held(hold) = row {
@@ -156,9 +133,9 @@ impl Ledger {
     pub fn owners(&self, switch: SwitchId) -> (u64, Owners) {
         let mut owners = Owners::new();
         let Some(table) = self.tables.get(&switch) else { return (0, owners) };
-        for (page, row) in &table.rows {
+        for (page, row) in table.iter() {
             if let PageRow::Held(hold) = row {
-                owners.entry(hold.tenant).or_default().push(*page);
+                owners.entry(hold.tenant).or_default().push(page);
             }
         }
         (table.row.version, owners)
@@ -167,7 +144,7 @@ impl Ledger {
     /// Gives a tenant `n` free pages of a switch, or as many as there are; the lowest first.
     pub fn give(&mut self, switch: SwitchId, n: u32, hold: Hold) -> Vec<PageId> {
         let Some(table) = self.tables.get_mut(&switch) else { return vec![] };
-        let free = (0..table.row.pages).filter(|page| !table.rows.contains_key(page));
+        let free = (0..table.row.pages).filter(|page| table.get(*page).is_none());
         let pages: Vec<u32> = free.take(n as usize).collect();
         if pages.is_empty() {
             return vec![];
@@ -177,7 +154,7 @@ impl Ledger {
         let given = pages.into_iter().map(|page| PageId { switch, page });
         let given: Vec<PageId> = given.collect();
         for id in &given {
-            table.rows.insert(id.page, PageRow::Held(hold));
+            table.set(id.page, Some(PageRow::Held(hold)));
             self.dirty_pages.insert(*id);
         }
         given
@@ -191,7 +168,7 @@ impl Ledger {
         let seen = self.check_taken(tenant, pages)?;
         let switches: BTreeSet<SwitchId> = pages.iter().map(|p| p.switch).collect();
         for switch in switches {
-            self.take_where(switch, |page, _| seen.contains(&PageId { switch, page }));
+            self.take_where(switch, tenant, |page| seen.contains(&PageId { switch, page }));
         }
         Ok(())
     }
@@ -207,7 +184,8 @@ impl Ledger {
         worth: impl FnMut(PageId) -> W,
     ) -> Vec<PageId> {
         let chosen = self.choose(switch, tenant, kind, n, worth);
-        self.take_where(switch, |page, _| chosen.contains(&PageId { switch, page }));
+        let pages: BTreeSet<u32> = chosen.iter().map(|id| id.page).collect();
+        self.take_where(switch, tenant, |page| pages.contains(&page));
         chosen
     }
 
@@ -223,12 +201,13 @@ impl Ledger {
     ) -> Vec<PageId> {
         let chosen = self.choose(switch, tenant, from, n, worth);
         for id in &chosen {
-            let table = self.tables.get_mut(&switch);
-            if let Some(PageRow::Held(hold)) = table.and_then(|t| t.rows.get_mut(&id.page)) {
-                hold.kind = match from {
+            let Some(table) = self.tables.get_mut(&switch) else { continue };
+            if let Some(PageRow::Held(hold)) = table.get(id.page) {
+                let kind = match from {
                     Kind::Own => Kind::Lent,
                     Kind::Lent => Kind::Own,
                 };
+                table.set(id.page, Some(PageRow::Held(Hold { kind, ..hold })));
                 self.dirty_pages.insert(*id);
             }
         }
@@ -244,11 +223,9 @@ impl Ledger {
         }
         let clear =
             |row: &PageRow| matches!(row, PageRow::Leaving { version: v, .. } if *v <= version);
-        let freed = table.rows.iter().filter(|(_, row)| clear(row));
-        let freed: Vec<PageId> = freed.map(|(&page, _)| PageId { switch, page }).collect();
-        for id in &freed {
-            table.rows.remove(&id.page);
-        }
+        let freed = table.iter().filter(|(_, row)| clear(row));
+        let freed: Vec<PageId> = freed.map(|(page, _)| PageId { switch, page }).collect();
+        freed.iter().for_each(|id| table.set(id.page, None));
         self.dirty_pages.extend(&freed);
         freed
     }
@@ -256,8 +233,7 @@ impl Ledger {
     /// Takes everything from a tenant, on all switches.
     pub fn remove_tenant(&mut self, tenant: u32) -> Vec<PageId> {
         let ids: Vec<SwitchId> = self.tables.keys().copied().collect();
-        let all = |id| self.take_where(id, |_, hold: &Hold| hold.tenant == tenant);
-        ids.into_iter().flat_map(all).map(|(page, _)| page).collect()
+        ids.into_iter().flat_map(|id| self.take_where(id, tenant, |_| true)).collect()
     }
 
     /// Pages of a switch that can be given away now.
@@ -267,55 +243,58 @@ impl Ledger {
 
     /// The state of a page; none if it is free or does not exist.
     pub fn row(&self, page: PageId) -> Option<PageRow> {
-        self.tables.get(&page.switch)?.rows.get(&page.page).copied()
+        self.tables.get(&page.switch)?.get(page.page)
     }
 
     /// What a tenant holds, on all switches.
     pub fn held(&self, tenant: u32) -> impl Iterator<Item = (PageId, Hold)> {
-        self.holds().filter(move |(_, hold)| hold.tenant == tenant)
+        let on = move |&switch| {
+            let holds = self.held_on(switch, tenant);
+            holds.map(move |(page, hold)| (PageId { switch, page }, hold))
+        };
+        self.tables.keys().flat_map(on)
+    }
+
+    /// What a tenant holds of a switch, by index.
+    pub fn held_on(&self, switch: SwitchId, tenant: u32) -> impl Iterator<Item = (u32, Hold)> {
+        held(self.rows_on(switch, tenant))
+    }
+
+    /// The same, with those that are leaving it.
+    pub fn rows_on(&self, switch: SwitchId, tenant: u32) -> impl Iterator<Item = (u32, PageRow)> {
+        self.tables.get(&switch).into_iter().flat_map(move |table| table.of(tenant))
     }
 
     /// Pages of a switch that are held, by index.
     pub fn holds_on(&self, switch: SwitchId) -> impl Iterator<Item = (u32, Hold)> {
-        let rows = self.tables.get(&switch).into_iter().flat_map(|t| &t.rows);
-        rows.filter_map(|(page, row)| match row {
-            PageRow::Held(hold) => Some((*page, *hold)),
-            PageRow::Leaving { .. } => None,
-        })
+        held(self.tables.get(&switch).into_iter().flat_map(Table::iter))
     }
 
     /// All pages that are held.
     pub fn holds(&self) -> impl Iterator<Item = (PageId, Hold)> {
-        self.rows().filter_map(|(id, row)| match row {
-            PageRow::Held(hold) => Some((id, hold)),
-            PageRow::Leaving { .. } => None,
-        })
+        held(self.rows())
     }
 
     /// All pages that are not free.
     pub fn rows(&self) -> impl Iterator<Item = (PageId, PageRow)> {
         self.tables.iter().flat_map(|(&switch, table)| {
-            let id = move |page| PageId { switch, page };
-            table.rows.iter().map(move |(page, row)| (id(*page), *row))
+            table.iter().map(move |(page, row)| (PageId { switch, page }, row))
         })
     }
 
-    /// How many pages of a switch each tenant has.
+    /// How many pages of a switch each tenant has that has any.
     pub fn counts(&self, switch: SwitchId) -> BTreeMap<u32, Count> {
-        let mut counts: BTreeMap<u32, Count> = BTreeMap::new();
-        for row in self.tables.get(&switch).iter().flat_map(|t| t.rows.values()) {
-            match row {
-                PageRow::Leaving { from, .. } => counts.entry(*from).or_default().leaving += 1,
-                PageRow::Held(hold) => {
-                    let count = counts.entry(hold.tenant).or_default();
-                    match hold.kind {
-                        Kind::Own => count.own += 1,
-                        Kind::Lent => count.lent += 1,
-                    }
-                }
-            }
-        }
-        counts
+        self.tables.get(&switch).map(Table::counts).unwrap_or_default()
+    }
+
+    /// How many pages of a switch a tenant has.
+    pub fn count(&self, switch: SwitchId, tenant: u32) -> Count {
+        self.tables.get(&switch).map(|table| table.count(tenant)).unwrap_or_default()
+    }
+
+    /// How many pages of a switch all tenants have.
+    pub fn sum(&self, switch: SwitchId) -> Count {
+        self.tables.get(&switch).map(Table::sum).unwrap_or_default()
     }
 
     /// Pages of a kind, the least worth of them.
@@ -327,14 +306,11 @@ impl Ledger {
         n: u32,
         mut worth: impl FnMut(PageId) -> W,
     ) -> Vec<PageId> {
-        let rows = self.tables.get(&switch).into_iter().flat_map(|t| &t.rows);
-        let mut pages: Vec<_> = rows
-            .filter_map(|(page, row)| match row {
-                PageRow::Held(hold) if (hold.tenant, hold.kind) == (tenant, kind) => {
-                    let page = PageId { switch, page: *page };
-                    Some((worth(page), Reverse(hold.since_s), Reverse(page)))
-                }
-                _ => None,
+        let of_kind = self.held_on(switch, tenant).filter(|(_, hold)| hold.kind == kind);
+        let mut pages: Vec<_> = of_kind
+            .map(|(page, hold)| {
+                let page = PageId { switch, page };
+                (worth(page), Reverse(hold.since_s), Reverse(page))
             })
             .collect();
         pages.sort();
@@ -342,27 +318,23 @@ impl Ledger {
         pages.take(n as usize).collect()
     }
 
-    /// Makes held pages of a switch leave, in one new version of its table.
+    /// Makes pages of a switch leave that a tenant holds, in one new version of its table.
     fn take_where(
         &mut self,
         switch: SwitchId,
-        mut which: impl FnMut(u32, &Hold) -> bool,
-    ) -> Vec<(PageId, Hold)> {
-        let mut taken = Vec::new();
-        let Some(table) = self.tables.get_mut(&switch) else { return taken };
-        let version = table.row.version + 1;
-        for (&page, row) in &mut table.rows {
-            let PageRow::Held(hold) = *row else { continue };
-            if which(page, &hold) {
-                *row = PageRow::Leaving { from: hold.tenant, version };
-                taken.push((PageId { switch, page }, hold));
-            }
-        }
-        if !taken.is_empty() {
-            table.row.version = version;
-            self.dirty_switches.insert(switch);
-            self.dirty_pages.extend(taken.iter().map(|(id, _)| *id));
-        }
+        tenant: u32,
+        which: impl Fn(u32) -> bool,
+    ) -> Vec<PageId> {
+        let taken = self.held_on(switch, tenant).filter(|(page, _)| which(*page));
+        let taken: Vec<PageId> = taken.map(|(page, _)| PageId { switch, page }).collect();
+        let Some(table) = self.tables.get_mut(&switch).filter(|_| !taken.is_empty()) else {
+            return vec![];
+        };
+        table.row.version += 1;
+        let leaving = PageRow::Leaving { from: tenant, version: table.row.version };
+        taken.iter().for_each(|id| table.set(id.page, Some(leaving)));
+        self.dirty_switches.insert(switch);
+        self.dirty_pages.extend(&taken);
         taken
     }
 
@@ -396,13 +368,21 @@ impl Ledger {
         if page.page >= table.row.pages {
             return Err(LedgerError::NoSuchPage { page, pages: table.row.pages });
         }
-        match table.rows.get(&page.page) {
+        match table.get(page.page) {
             Some(PageRow::Held(hold)) if hold.tenant == tenant => Ok(()),
-            Some(PageRow::Leaving { from, .. }) if *from == tenant => {
+            Some(PageRow::Leaving { from, .. }) if from == tenant => {
                 Err(LedgerError::ReturnedTwice { page, tenant })
             }
             Some(_) => Err(LedgerError::AnothersPage { page, tenant }),
             None => Err(LedgerError::FreePage { page, tenant }),
         }
     }
+}
+
+/// Those of these pages that are held.
+fn held<P>(rows: impl Iterator<Item = (P, PageRow)>) -> impl Iterator<Item = (P, Hold)> {
+    rows.filter_map(|(page, row)| match row {
+        PageRow::Held(hold) => Some((page, hold)),
+        PageRow::Leaving { .. } => None,
+    })
 }

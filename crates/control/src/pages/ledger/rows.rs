@@ -41,6 +41,16 @@ pub enum PageRow {
     },
 }
 
+impl PageRow {
+    /// Whose it is, or was until it was taken.
+    pub fn tenant(&self) -> u32 {
+        match self {
+            PageRow::Held(hold) => hold.tenant,
+            PageRow::Leaving { from, .. } => *from,
+        }
+    }
+}
+
 /// What is remembered of a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchRow {

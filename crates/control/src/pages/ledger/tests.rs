@@ -295,7 +295,35 @@ impl World {
             let distinct: BTreeSet<u32> = listed.iter().copied().collect();
             assert_eq!(listed.len(), distinct.len());
             assert!(distinct.iter().all(|page| *page < pages));
+            self.check_tenants(switch);
         }
+    }
+
+    /// What is found by tenant is what a pass over all pages finds.
+    fn check_tenants(&self, switch: u16) {
+        let (mut all, mut sum) = (vec![], Count::default());
+        for (tenant, count) in self.ledger.counts(switch) {
+            let rows: Vec<(u32, PageRow)> = self.ledger.rows_on(switch, tenant).collect();
+            let count_of = |which: fn(&PageRow) -> bool| {
+                rows.iter().filter(|(_, row)| which(row)).count() as u32
+            };
+            let counted = Count {
+                own: count_of(|row| matches!(row, PageRow::Held(h) if h.kind == Kind::Own)),
+                lent: count_of(|row| matches!(row, PageRow::Held(h) if h.kind == Kind::Lent)),
+                leaving: count_of(|row| matches!(row, PageRow::Leaving { .. })),
+            };
+            assert_eq!((self.ledger.count(switch, tenant), counted), (count, count));
+            assert_ne!(count, Count::default(), "who has nothing is not listed");
+            assert!(rows.iter().all(|(_, row)| row.tenant() == tenant));
+            sum.own += count.own;
+            sum.lent += count.lent;
+            sum.leaving += count.leaving;
+            all.extend(rows);
+        }
+        assert_eq!(self.ledger.sum(switch), sum);
+        all.sort_by_key(|(page, _)| *page);
+        let rows = self.ledger.rows().filter(|(id, _)| id.switch == switch);
+        assert!(rows.map(|(id, row)| (id.page, row)).eq(all));
     }
 }
 

@@ -261,9 +261,7 @@ impl Memory {
     }
 
     fn occupied_on(&self, id: SwitchId, tenant: u32, around: &Surroundings<'_>) -> Vec<PageId> {
-        let holds = self.ledger.holds_on(id);
-        let pages = holds.filter(|(_, hold)| hold.tenant == tenant);
-        let pages: Vec<u32> = pages.map(|(page, _)| page).collect();
+        let pages: Vec<u32> = self.ledger.held_on(id, tenant).map(|(page, _)| page).collect();
         let items = |page: &u32| self.usage(id).map_or(0, |usage| usage.items(*page));
         let told: u64 = pages.iter().map(|page| u64::from(items(page))).sum();
         let is_settled = self.usage(id).is_some_and(Usage::is_told)
@@ -316,8 +314,7 @@ impl Memory {
             self.take_coldest(id, *tenant, Kind::Lent, from_lent, around);
             self.take_coldest(id, *tenant, Kind::Own, less - from_lent, around);
             // What stays is renamed, not moved.
-            let counts = self.ledger.counts(id);
-            let has = counts.get(tenant).copied().unwrap_or_default();
+            let has = self.ledger.count(id, *tenant);
             let (from, n) = match has.own > *own {
                 true => (Kind::Own, has.own - own),
                 false => (Kind::Lent, own - has.own),
@@ -363,9 +360,9 @@ impl Memory {
             stay = self.occupied_on(id, tenant, around);
             let of_kind = |(page, hold): &(u32, Hold)| {
                 let page = PageId { switch: id, page: *page };
-                (hold.tenant, hold.kind) == (tenant, kind) && !stay.contains(&page)
+                hold.kind == kind && !stay.contains(&page)
             };
-            n = n.min(self.ledger.holds_on(id).filter(of_kind).count() as u32);
+            n = n.min(self.ledger.held_on(id, tenant).filter(of_kind).count() as u32);
         }
         let Memory { ledger, usage, .. } = self;
         let usage = usage.get(&id);

@@ -36,7 +36,7 @@ impl View<'_> {
             attached: switch.is_ready(),
             pages: switch.known().pages,
             free_pages: ledger.free(id),
-            lent_pages: ledger.counts(id).values().map(|c| c.lent).sum(),
+            lent_pages: ledger.sum(id).lent,
             items: switch.held.len() as u64,
             refused: switch.refused().clone(),
         };

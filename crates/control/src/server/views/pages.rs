@@ -1,6 +1,6 @@
 //! Pages as people are shown them.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
 
 use api::types::{PageId, PageKind, PageView};
 use decide::SwitchId;
@@ -26,28 +26,34 @@ impl View<'_> {
             return Err(Refusal::new(RefusalKind::NotFound, text));
         }
         let ledger = self.memory.ledger();
-        let rows: BTreeMap<PageId, PageRow> = ledger.rows().collect();
-        let all = ledger
-            .switches()
-            .flat_map(|(switch, pages)| (0..pages).map(move |page| PageId { switch, page }));
-        let views = all
-            .filter(|id| filter.switch.is_none_or(|switch| id.switch == switch))
-            .filter(|id| filter.after.is_none_or(|after| *id > after))
-            .map(|id| self.view_of(id, rows.get(&id)))
-            .filter(|view| filter.tenant.is_none_or(|tenant| view.tenant == Some(tenant)))
-            .filter(|view| filter.kind.is_none_or(|kind| view.kind == kind));
+        let switches = ledger.switches();
+        let switches = switches.filter(|(id, _)| filter.switch.is_none_or(|only| *id == only));
+        // A tenant's pages cost what it has, a part of all pages what that part is.
+        let on = |(switch, pages): (SwitchId, u32)| -> Box<dyn Iterator<Item = PageId> + '_> {
+            let first = filter.after.map_or(0, |after| match after.switch.cmp(&switch) {
+                Ordering::Less => 0,
+                Ordering::Equal => after.page.saturating_add(1),
+                Ordering::Greater => pages,
+            });
+            let id = move |page| PageId { switch, page };
+            match filter.tenant {
+                None => Box::new((first..pages).map(id)),
+                Some(tenant) => {
+                    let rows = ledger.rows_on(switch, tenant).map(|(page, _)| page);
+                    Box::new(rows.skip_while(move |page| *page < first).map(id))
+                }
+            }
+        };
+        let views = switches.flat_map(on).map(|id| self.page(id));
+        let views = views.filter(|view| filter.kind.is_none_or(|kind| view.kind == kind));
         Ok(views.take(filter.limit).collect())
     }
 
     /// One page.
     pub fn page(&self, id: PageId) -> PageView {
-        self.view_of(id, self.memory.ledger().row(id).as_ref())
-    }
-
-    fn view_of(&self, id: PageId, row: Option<&PageRow>) -> PageView {
-        let (tenant, kind) = match row {
+        let (tenant, kind) = match self.memory.ledger().row(id) {
             None => (None, PageKind::Free),
-            Some(PageRow::Leaving { from, .. }) => (Some(*from), PageKind::Leaving),
+            Some(PageRow::Leaving { from, .. }) => (Some(from), PageKind::Leaving),
             Some(PageRow::Held(hold)) => {
                 let kind = match hold.kind {
                     Kind::Own => PageKind::Own,

@@ -114,11 +114,10 @@ impl<'a> View<'a> {
     /// somebody borrows there.
     fn lent_out(&self, tenant: u32) -> u32 {
         let on = |(switch, guaranteed): &(SwitchId, u32)| {
-            let counts = self.memory.ledger().counts(*switch);
-            let has = counts.get(&tenant).map_or(0, |c| c.own);
-            let others = counts.iter().filter(|(id, _)| **id != tenant);
-            let lent: u32 = others.map(|(_, c)| c.lent).sum();
-            guaranteed.saturating_sub(has).min(lent)
+            let ledger = self.memory.ledger();
+            let has = ledger.count(*switch, tenant);
+            let lent = ledger.sum(*switch).lent - has.lent;
+            guaranteed.saturating_sub(has.own).min(lent)
         };
         self.memory.placements().of(tenant).iter().map(on).sum()
     }
@@ -136,15 +135,17 @@ impl<'a> View<'a> {
     fn on_switch(&self, tenant: u32, id: SwitchId) -> Option<TenantOnSwitch> {
         let switch = self.around.switches.get(id)?;
         let ledger = self.memory.ledger();
-        let Count { own, lent, leaving } = *ledger.counts(id).get(&tenant)?;
+        let count = ledger.count(id, tenant);
+        if count == Count::default() {
+            return None;
+        }
         let usage = self.memory.usage(id);
-        let its = ledger.holds_on(id).filter(|(_, hold)| hold.tenant == tenant);
-        let seen = its.filter_map(|(page, _)| usage?.page(page));
+        let seen = ledger.held_on(id, tenant).filter_map(|(page, _)| usage?.page(page));
         Some(TenantOnSwitch {
             switch: id,
-            own_pages: own,
-            borrowed_pages: lent,
-            leaving_pages: leaving,
+            own_pages: count.own,
+            borrowed_pages: count.lent,
+            leaving_pages: count.leaving,
             items: switch.held.of(tenant) as u64,
             cells: seen.map(|seen| u64::from(seen.cells)).sum(),
             fragmentation: usage.map_or(0.0, |usage| usage.fragmentation(tenant)),

@@ -1,9 +1,9 @@
 //! Pages on their way from one tenant to another, and over changes of switches and leaders.
 
-use api::types::LIST_MAX;
+use api::types::{LIST_MAX, PageKind};
 
 use super::*;
-use crate::state::ROW_MAX;
+use crate::{admin::PageFilter, state::ROW_MAX};
 
 #[test]
 fn a_switch_that_is_gone_for_good_is_forgotten() {
@@ -166,5 +166,36 @@ fn a_controller_takes_switches_that_have_heard_of_its_own_term_however_high() {
     let mut core = Stage::from(8, LoadedState::default(), WantingDiscipline::default(), term).core;
     for heard in [0, term, term - 1] {
         assert_eq!(attach(&mut core, heard), Ok(()), "{heard}");
+    }
+}
+
+#[test]
+fn pages_are_listed_by_tenant_and_from_where_the_list_before_ended() {
+    let mut stage = Stage::new(4);
+    stage.create_as(of(1, "test", 2)).unwrap();
+    stage.create_as(of(2, "test", 1)).unwrap();
+    stage.settle();
+    let second = stage.attach(2, 3);
+    stage.sent_to(second);
+    let list = |filter: PageFilter| {
+        let pages = stage.core.view().pages(PageFilter { limit: 9, ..filter }).unwrap();
+        pages.iter().map(|page| format!("{}/{}", page.switch, page.page)).collect::<Vec<_>>()
+    };
+    let all = list(PageFilter::default());
+    assert_eq!(all, ["1/0", "1/1", "1/2", "1/3", "2/0", "2/1", "2/2"]);
+    for (n, page) in all.iter().enumerate() {
+        let after = Some(page.parse().unwrap());
+        assert_eq!(list(PageFilter { after, ..PageFilter::default() }), all[n + 1..]);
+    }
+    // Each page is in the list of its tenant, and what is free in nobody's.
+    for tenant in [1, 2] {
+        let of = PageFilter { tenant: Some(tenant), ..PageFilter::default() };
+        let rows = stage.core.memory.ledger().rows().filter(|(_, row)| row.tenant() == tenant);
+        let its: Vec<String> = rows.map(|(page, _)| page.to_string()).collect();
+        assert!(!its.is_empty() && list(of) == its, "tenant {tenant}: {its:?}");
+        let after = Some(its[0].parse().unwrap());
+        assert_eq!(list(PageFilter { after, ..of }), its[1..]);
+        let free = PageFilter { kind: Some(PageKind::Free), ..of };
+        assert!(list(free).is_empty());
     }
 }
