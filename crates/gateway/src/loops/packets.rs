@@ -13,11 +13,16 @@ use mio::{Interest, Registry, Token, net::UdpSocket};
 
 /// Room for a datagram in bytes.
 const SLOT: usize = 2048;
+/// Batches of datagrams that are taken from a socket in a round. Whoever sends more of them than
+/// the loop can take must not keep it from everything else.
+const BATCHES: usize = 4;
 
 /// The client of a loop, with its sockets.
 pub(super) struct Packets {
     machine: Machine,
     sockets: [Option<UdpSocket>; 2],
+    /// Whether more may have come by each of them than was taken.
+    unread: [bool; 2],
     sender: Sender,
     receiver: Receiver,
     memory: Vec<u8>,
@@ -45,6 +50,7 @@ impl Packets {
         Ok(Packets {
             machine,
             sockets,
+            unread: [false; 2],
             sender: Sender::default(),
             receiver: Receiver::with_sources(),
             memory: vec![0; BATCH * SLOT],
@@ -79,18 +85,23 @@ impl Packets {
         }
     }
 
-    /// Takes what has come by one of the sockets.
+    /// Something has come by one of the sockets: it is taken in this round.
     pub fn receive(&mut self, at: usize) {
-        let Some(socket) = &self.sockets[at] else { return };
-        let now_ns = kit::now_ns();
-        loop {
+        self.unread[at] = true;
+    }
+
+    /// Takes what has come by one of the sockets; true: there may be more.
+    fn take(&mut self, at: usize) -> bool {
+        let Some(socket) = &self.sockets[at] else { return false };
+        for _ in 0..BATCHES {
             let buffers = self.memory.chunks_mut(SLOT).map(|chunk| [chunk, &mut [][..]]);
             let count = match self.receiver.receive(socket, buffers) {
                 Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 // What an earlier datagram met; there may be more behind it.
                 Err(_) => continue,
             };
+            let now_ns = kit::now_ns();
             for number in 0..count {
                 let bytes = &self.memory[number * SLOT..][..self.receiver.len(number).min(SLOT)];
                 if let Some(from) = self.receiver.source(number) {
@@ -98,22 +109,27 @@ impl Packets {
                 }
             }
             if count < BATCH {
-                return;
+                return false;
             }
         }
+        true
     }
 
-    /// When something has to be sent again, or given up; what has ended already is not waited for.
+    /// When something has to be sent again, or given up; what has come or ended already is not
+    /// waited for. A socket that more has come by does not say so again.
     pub fn next_timer(&self) -> Option<Instant> {
-        if self.machine.has_finished() {
+        if self.machine.has_finished() || self.unread.contains(&true) {
             return Some(Instant::now());
         }
         let left_ns = self.machine.next_ns()?.saturating_sub(kit::now_ns());
         Some(Instant::now() + Duration::from_nanos(left_ns))
     }
 
-    /// Sends again and gives up what is due.
+    /// Takes what has come, and sends again and gives up what is due.
     pub fn expire(&mut self) {
+        for at in 0..self.unread.len() {
+            self.unread[at] = self.unread[at] && self.take(at);
+        }
         let now_ns = kit::now_ns();
         if self.machine.next_ns().is_some_and(|at| at <= now_ns) {
             self.machine.timer(now_ns);
@@ -132,4 +148,37 @@ pub(super) fn families(addresses: impl IntoIterator<Item = SocketAddr>) -> [bool
         families[usize::from(address.is_ipv6())] = true;
         families
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use client::Options;
+    use mio::Poll;
+    use wire::Cluster;
+
+    use super::*;
+
+    #[test]
+    fn whoever_sends_more_than_a_round_takes_stops_no_round() {
+        let store = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let cluster = Cluster::single(store.local_addr().unwrap(), 1);
+        let machine = Machine::new(&cluster, 0, Options::default(), 1).unwrap();
+        let poll = Poll::new().unwrap();
+        let tokens = [Token(0), Token(1)];
+        let packets = Packets::new(machine, [true, false], poll.registry(), tokens);
+        let mut packets = packets.unwrap();
+        let port = packets.sockets[0].as_ref().unwrap().local_addr().unwrap().port();
+        let most = BATCHES * BATCH;
+        for _ in 0..most + 10 {
+            store.send_to(b"?", ("127.0.0.1", port)).unwrap();
+        }
+        let ignored = |packets: &Packets| packets.machine.counts().ignored as usize;
+        packets.receive(0);
+        packets.expire();
+        assert_eq!(ignored(&packets), most);
+        assert!(packets.next_timer().is_some(), "the rest is taken in the next round");
+        packets.expire();
+        assert_eq!(ignored(&packets), most + 10);
+        assert!(packets.next_timer().is_none());
+    }
 }
