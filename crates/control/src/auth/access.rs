@@ -26,6 +26,8 @@ struct WatchedTokens {
     path: PathBuf,
     tokens: Tokens,
     stamp: Stamp,
+    /// What was said last of a file that could not be read.
+    unread: Option<String>,
     looked: Instant,
     /// Looks are whole seconds after it.
     began: Instant,
@@ -59,6 +61,7 @@ impl Access {
             path: path.into(),
             tokens,
             stamp: Stamp::of(&metadata),
+            unread: None,
             looked: Instant::now(),
             began: Instant::now(),
             revision: 0,
@@ -112,19 +115,71 @@ impl WatchedTokens {
         if stamp.as_ref().is_ok_and(|stamp| *stamp == self.stamp) {
             return;
         }
-        match Tokens::read(&self.path) {
+        self.take(stamp.ok(), Tokens::read(&self.path));
+    }
+
+    /// What came of reading the file, which had this stamp before.
+    fn take(&mut self, stamp: Option<Stamp>, read: Result<(Tokens, Metadata), TokenError>) {
+        let before = self.unread.take();
+        match read {
             Ok((tokens, metadata)) => {
                 (self.tokens, self.stamp) = (tokens, Stamp::of(&metadata));
                 self.revision += 1;
                 tracing::info!(file = %self.path.display(), "tokens read again");
             }
+            // It may be without a token that was revoked: it is read as soon as it can be.
+            Err(error) if error.unread => {
+                let text = error.to_string();
+                if before.as_ref() != Some(&text) {
+                    tracing::warn!("{text}; the tokens before stay in force until it can be");
+                }
+                self.unread = Some(text);
+            }
             Err(error) => {
                 tracing::warn!("{error}; the tokens before stay in force");
                 // Said once; looked at again when it changes.
-                if let Ok(stamp) = stamp {
-                    self.stamp = stamp;
-                }
+                self.stamp = stamp.unwrap_or(self.stamp);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::auth::{NewToken, Role, make};
+
+    /// As where the process has too many files open.
+    #[test]
+    fn a_file_that_could_not_be_read_for_a_moment_is_read_when_it_can_be() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens.toml");
+        let write = |text: &str| {
+            // Another file each time, so that its stamp is another whatever the clock says.
+            let fresh = directory.path().join("fresh");
+            std::fs::write(&fresh, text).unwrap();
+            std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o600)).unwrap();
+            std::fs::rename(fresh, &path).unwrap();
+        };
+        let [revoked, stays] = ["revoked", "stays"].map(|name| make(name, Role::Admin).unwrap());
+        write(&format!("{}{}", revoked.entry, stays.entry));
+        let access = Access::from_file(&path).unwrap();
+        let mut watched = access.tokens.as_ref().unwrap().lock().unwrap();
+        write(&stays.entry);
+        let stamp = || Some(Stamp::of(&std::fs::metadata(&path).unwrap()));
+        let unread = Tokens::read(&directory.path().join("none"));
+        watched.take(stamp(), unread);
+        let is_known =
+            |watched: &WatchedTokens, token: &NewToken| watched.tokens.find(&token.token).is_some();
+        assert!(is_known(&watched, &revoked), "the tokens before stay in force meanwhile");
+        watched.look();
+        assert!(!is_known(&watched, &revoked) && is_known(&watched, &stays));
+        // What it says is wrong: that does not pass by itself.
+        write("no tokens");
+        watched.look();
+        assert_eq!(Some(watched.stamp), stamp());
+        assert!(is_known(&watched, &stays));
     }
 }

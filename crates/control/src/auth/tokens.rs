@@ -39,6 +39,8 @@ const PREFIX: &str = "shortstop_";
 pub struct TokenError {
     path: PathBuf,
     reason: String,
+    /// What is in it is not known: the system did not let it be read, which may pass.
+    pub(super) unread: bool,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -88,8 +90,12 @@ impl Tokens {
 
     /// As [`Tokens::load`], with what the system says of the file that was read.
     pub(super) fn read(path: &Path) -> Result<(Tokens, Metadata), TokenError> {
-        let error = |reason: String| TokenError { path: path.into(), reason };
-        let unreadable = |e: std::io::Error| error(format!("cannot be read: {e}"));
+        let error = |reason: String| TokenError { path: path.into(), reason, unread: false };
+        let unreadable = |e: std::io::Error| {
+            // What is no text was read.
+            let unread = e.kind() != ErrorKind::InvalidData;
+            TokenError { unread, ..error(format!("cannot be read: {e}")) }
+        };
         let file = File::open(path).map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;
         let mode = metadata.mode() & 0o777;
@@ -227,7 +233,7 @@ pub fn make(name: &str, role: Role) -> Result<NewToken, String> {
 /// [`TokenError`] if the file cannot be used, or would not be usable with that name in it; nothing
 /// was written then.
 pub fn add(path: &Path, name: &str, role: Role) -> Result<NewToken, TokenError> {
-    let error = |reason: String| TokenError { path: path.into(), reason };
+    let error = |reason: String| TokenError { path: path.into(), reason, unread: false };
     let text = match Tokens::load(path) {
         Ok(_) => {
             std::fs::read_to_string(path).map_err(|e| error(format!("cannot be read: {e}")))?
