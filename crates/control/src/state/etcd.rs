@@ -95,7 +95,6 @@ impl Backoff {
 /// The servers of a cluster.
 pub(super) struct Etcd {
     place: Servers,
-    tls: Option<TlsOptions>,
     clients: Vec<Mutex<Client>>,
     /// The server that is asked next; counts on beyond their number.
     turn: AtomicUsize,
@@ -104,19 +103,11 @@ pub(super) struct Etcd {
 impl Etcd {
     /// Connects when it is first used.
     pub(super) async fn new(place: &Servers) -> Result<Etcd, StateError> {
-        let tls = match &place.tls {
-            Some(files) => Some(read_tls(files).await?),
-            None => None,
-        };
         let mut clients = Vec::new();
         for server in &place.servers {
-            let client = connect(server, &tls).await.map_err(|e| StateError::Refused {
-                place: place.to_string(),
-                reason: e.to_string(),
-            })?;
-            clients.push(Mutex::new(client));
+            clients.push(Mutex::new(connect(place, server).await?));
         }
-        Ok(Etcd { place: place.clone(), tls, clients, turn: AtomicUsize::new(0) })
+        Ok(Etcd { place: place.clone(), clients, turn: AtomicUsize::new(0) })
     }
 
     /// The servers and the prefix, for messages.
@@ -144,16 +135,17 @@ impl Etcd {
         let fault = match tokio::time::timeout(within, request(client)).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(e)) => Fault::from(e),
-            Err(_) => {
-                // Its connection may hang, for a quarter of an hour as TCP goes: begin a new one.
-                if let Ok(fresh) = connect(&self.place.servers[place], &self.tls).await {
-                    *self.lock(place) = fresh;
-                }
-                Fault::Passing(format!("no answer within {} ms", within.as_millis()))
-            }
+            Err(_) => Fault::Passing(format!("no answer within {} ms", within.as_millis())),
         };
         match fault {
-            Fault::Passing(reason) => {
+            Fault::Passing(mut reason) => {
+                // Its connection may hang, for a quarter of an hour as TCP goes; or it was refused,
+                // because the certificates are others by now. A new one is begun with what the
+                // files say.
+                match connect(&self.place, &self.place.servers[place]).await {
+                    Ok(fresh) => *self.lock(place) = fresh,
+                    Err(e) => reason += &format!("; {e}"),
+                }
                 // Of several requests that fail together one moves on.
                 let _ = self.turn.compare_exchange(
                     turn,
@@ -344,17 +336,19 @@ impl Etcd {
     }
 }
 
-async fn connect(server: &str, tls: &Option<TlsOptions>) -> Result<Client, Error> {
+/// Connects when it is first used, with the certificates that the files have now.
+async fn connect(place: &Servers, server: &str) -> Result<Client, StateError> {
     let mut options = ConnectOptions::new()
         .with_connect_timeout(REQUEST_WITHIN)
         // A member without a leader says so.
         .with_require_leader(true);
     let mut scheme = "http";
-    if let Some(tls) = tls {
-        options = options.with_tls(tls.clone());
+    if let Some(files) = &place.tls {
+        options = options.with_tls(read_tls(files).await?);
         scheme = "https";
     }
-    Client::connect([format!("{scheme}://{server}")], Some(options)).await
+    let client = Client::connect([format!("{scheme}://{server}")], Some(options)).await;
+    client.map_err(|e| StateError::Refused { place: place.to_string(), reason: e.to_string() })
 }
 
 async fn read_tls(files: &TlsFiles) -> Result<TlsOptions, StateError> {

@@ -413,6 +413,26 @@ async fn etcd_with_tls() {
     assert!(error.to_string().contains("/missing.pem"), "{error}");
 }
 
+/// They live for some hours, where an authority renews them by itself.
+#[tokio::test]
+async fn certificates_that_were_replaced_are_those_of_the_next_connection() {
+    let mut etcd = etcd::Server::with_tls().await;
+    let authority = etcd.authority.as_ref().unwrap();
+    let directory = authority.path("");
+    let file = |name| directory.join(name).display().to_string();
+    let files =
+        format!("ca={}&cert={}&key={}", file("ca.pem"), file("client.pem"), file("client.key"));
+    let state = open_url("a", &format!("etcds://{}?{files}", etcd.address()), PATIENT).await;
+    let lead = lead(&state).await;
+    lead.write(&rows("page", 0..3)).await.unwrap();
+    etcd.kill();
+    authority::certify(&directory, &["127.0.0.1"], &["server", "client"]);
+    etcd.spawn();
+    let written = timeout(PATIENCE, lead.write(&rows("page", 3..6))).await;
+    written.expect("the new certificate is shown").unwrap();
+    assert_eq!(lead.load().await.unwrap().rows.len(), 6);
+}
+
 #[tokio::test]
 async fn a_later_format_is_refused() {
     let etcd = etcd::Server::start().await;
