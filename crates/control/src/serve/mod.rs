@@ -7,6 +7,7 @@
 mod places;
 mod preface;
 mod strangers;
+mod unread;
 
 use std::{
     future::Future,
@@ -18,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{Extension, Router};
+use axum::{Extension, Router, middleware::map_response, response::Response};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
@@ -37,6 +38,7 @@ use places::Places;
 pub use strangers::Introduction;
 use strangers::Strangers;
 pub use tls::{ServerFiles, TlsError};
+use unread::UnreadAnswers;
 
 use super::auth::{Access, TokenError};
 
@@ -259,15 +261,26 @@ impl Acceptor {
     ) -> impl Future<Output = ()> + Send + use<> {
         let (tls, stopped) = (self.tls.clone(), self.stopped.clone());
         let introduction = Introduction::default();
-        let app = self.app.clone().layer(Extension(introduction.clone()));
+        let unread = UnreadAnswers::default();
+        let answers = unread.clone();
+        let follow = move |response: Response| std::future::ready(answers.follow(response));
+        let app =
+            self.app.clone().layer(Extension(introduction.clone())).layer(map_response(follow));
         let (places, stranger_for) = (self.places.clone(), self.stranger_for);
         let unread_for = self.unread_for;
         let access = self.access.clone();
         async move {
             let Ok((stranger, abort)) = entered.await else { return };
             let mut served = pin!(async {
-                if let Err(error) = connection(stream, unread_for, tls, app, stopped).await {
-                    tracing::debug!("a connection ended: {error}");
+                tokio::select! {
+                    ended = connection(stream, unread_for, tls, app, stopped) => {
+                        if let Err(error) = ended {
+                            tracing::debug!("a connection ended: {error}");
+                        }
+                    }
+                    () = unread.waits_for(unread_for) => {
+                        tracing::debug!("a connection was closed: its peer takes no answer");
+                    }
                 }
             });
             let tenant = tokio::select! {
