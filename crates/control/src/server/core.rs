@@ -214,7 +214,7 @@ impl Core {
             Some(Body::Routes(applied)) => switch.routes_applied(id, applied),
             Some(Body::Traffic(traffic)) => {
                 let is_known = |tenant| tenants.get(tenant).is_some();
-                self.network.count(id, &traffic, is_known);
+                self.network.count(id, &traffic, tenants.len(), is_known);
             }
             Some(Body::Pages(applied)) if applied.term != self.config.term => {}
             Some(Body::Pages(applied)) => {

@@ -121,9 +121,16 @@ impl Network {
         Some(all.into_iter().map(of).collect())
     }
 
-    /// What a switch counted of its traffic in the window that ended, of tenants that are known.
-    pub fn count(&mut self, id: SwitchId, traffic: &Traffic, is_known: impl Fn(u32) -> bool) {
-        self.flows.count(id, traffic, is_known);
+    /// What a switch counted of its traffic in the window that ended, of tenants that are known,
+    /// which are so many.
+    pub fn count(
+        &mut self,
+        id: SwitchId,
+        traffic: &Traffic,
+        tenants: usize,
+        is_known: impl Fn(u32) -> bool,
+    ) {
+        self.flows.count(id, traffic, tenants, is_known);
     }
 
     /// A window of a switch ended: what it counted before counts less.
