@@ -25,6 +25,17 @@ impl SharedCore {
         self.leading(|core| look(&core.view()))?
     }
 
+    /// Looks at something that has secrets in it, and shows it when they are durable.
+    async fn read_secret<R>(
+        &self,
+        look: impl FnOnce(&View<'_>) -> Result<R, Refusal>,
+    ) -> Result<R, Refusal> {
+        let (result, position) = self
+            .leading(|core| Ok::<_, Refusal>((look(&core.view())?, core.journal().position())))??;
+        self.until_shown(position).await?;
+        Ok(result)
+    }
+
     /// Makes a change and returns when all of it is durable.
     async fn make<R>(
         &self,
@@ -50,11 +61,19 @@ impl Admin for SharedCore {
         limit: usize,
         secrets: bool,
     ) -> Result<Vec<TenantView>, Refusal> {
-        self.read(|view| Ok(view.tenants(after, limit, secrets)))
+        let look = |view: &View<'_>| Ok(view.tenants(after, limit, secrets));
+        match secrets {
+            true => self.read_secret(look).await,
+            false => self.read(look),
+        }
     }
 
     async fn tenant(&self, id: u32, secrets: bool) -> Result<TenantView, Refusal> {
-        self.read(|view| view.tenant(id, secrets))
+        let look = |view: &View<'_>| view.tenant(id, secrets);
+        match secrets {
+            true => self.read_secret(look).await,
+            false => self.read(look),
+        }
     }
 
     async fn create_tenant(&self, who: &str, spec: TenantSpec) -> Result<TenantView, Refusal> {
@@ -83,7 +102,7 @@ impl Admin for SharedCore {
     }
 
     async fn credentials(&self, id: u32) -> Result<String, Refusal> {
-        self.read(|view| view.credentials(id))
+        self.read_secret(|view| view.credentials(id)).await
     }
 
     async fn pages(&self, filter: PageFilter) -> Result<Vec<PageView>, Refusal> {
@@ -158,5 +177,69 @@ impl Admin for SharedCore {
     async fn counters(&self) -> Result<BTreeMap<String, u64>, Refusal> {
         let now = self.now();
         self.read(|view| Ok(view.counters(now)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use decide::{Limits, Registration};
+
+    use super::*;
+    use crate::{
+        admin::RefusalKind,
+        server::core::{CoreConfig, Disciplines},
+        state::{Candidate, LoadedState, Location, State},
+    };
+
+    static NONE: Registration = decide::NONE;
+
+    /// A controller that leads and whose changes nobody writes.
+    async fn leads() -> SharedCore {
+        let directory = tempfile::tempdir().unwrap();
+        let location = Location::Directory(directory.path().into());
+        let candidate = Candidate { name: "a".into(), url: "http://a.example:7118".into() };
+        let shared = SharedCore::new(State::open(&location, candidate).await.unwrap());
+        let config = CoreConfig {
+            cluster: wire::Cluster::single("10.0.0.1:7117".parse().unwrap(), 4),
+            limits: Limits::default(),
+            settings: Default::default(),
+            updates_per_s: 1000,
+            sample_shift: 0,
+            term: 1,
+        };
+        let disciplines = vec![(&NONE, (NONE.control)(Limits::default()))];
+        let disciplines = Disciplines::new(disciplines, "none");
+        shared.begin(Core::new(config, disciplines, LoadedState::default(), 1).unwrap(), 1);
+        shared
+    }
+
+    #[tokio::test]
+    async fn no_secret_is_shown_before_it_is_safe() {
+        let shared = leads().await;
+        let spec = TenantSpec { id: Some(7), ..TenantSpec::default() };
+        let asked = RequestOrigin { who: "test", at_ms: 1 };
+        let create = |core: &mut Core| core.create_tenant(asked, spec, fresh()).map(drop);
+        shared.leading(create).unwrap().unwrap();
+        assert_eq!(shared.tenant(7, false).await.unwrap().secret, None, "this needs no wait");
+        let mut shown = pin!(shared.tenant(7, true));
+        tokio::select! {
+            biased;
+            shown = &mut shown => panic!("shown: {shown:?}"),
+            () = std::future::ready(()) => {}
+        }
+        shared.trouble.send_replace(Some("the disk is full".into()));
+        let all = shared.tenants(None, 9, true);
+        for refused in [shown.await.err(), shared.credentials(7).await.err(), all.await.err()] {
+            let refused = refused.expect("nothing is shown");
+            assert_eq!(refused.kind, RefusalKind::Unavailable);
+            assert!(refused.message.contains("the disk is full"), "{refused}");
+        }
+        // What was written before the disk failed is shown.
+        let position = shared.leading(|core| core.journal().position()).unwrap();
+        shared.durable.send_replace(position);
+        assert!(shared.tenant(7, true).await.unwrap().secret.is_some());
+        assert!(shared.credentials(7).await.unwrap().contains("secret"));
     }
 }
