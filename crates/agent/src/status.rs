@@ -18,10 +18,20 @@ use dataplane::{
 use decide::{Registration, Totals};
 use serde::{Deserialize, Serialize};
 use soft::{LossCounts, Soft};
-use tokio::{io::AsyncWriteExt, net::UnixListener, task::JoinHandle};
+use tokio::{
+    io::AsyncWriteExt,
+    net::UnixListener,
+    task::{JoinHandle, JoinSet},
+    time::timeout,
+};
 use tracing::warn;
 
 use crate::{AgentError, LOCKS, epoch, lock_directories};
+
+/// How long whoever asks for a status may take to read it, and waits for it.
+const TOLD_WITHIN: Duration = Duration::from_secs(5);
+/// Most who are told at a time; the next ones wait.
+const TOLD_MAX: usize = 16;
 
 /// A switch's status.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -194,7 +204,7 @@ fn socket(directory: &Path, name: &str) -> PathBuf {
 }
 
 fn ask(mut stream: UnixStream) -> io::Result<Status> {
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.set_read_timeout(Some(TOLD_WITHIN))?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
     Ok(serde_json::from_str(&text)?)
@@ -224,29 +234,41 @@ impl StatusServer {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
         let (at, losses) = (Backing::from(soft.switch()), soft.losses());
         let interfaces = interfaces.to_owned();
-        let work = tokio::spawn(async move {
-            loop {
-                let Ok((mut stream, _)) = listener.accept().await else {
-                    // Out of descriptors, most likely: others must close some first.
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                };
-                let losses = Some(losses.now());
-                let status = of(&at, disciplines, Mode::Soft, interfaces.clone(), losses);
-                let told = match status.map(|status| serde_json::to_vec(&status)) {
-                    Ok(Ok(text)) => stream.write_all(&text).await,
-                    Ok(Err(e)) => Err(e.into()),
-                    Err(e) => Err(io::Error::other(e)),
-                };
-                match told {
-                    // Whoever only looked whether there is a switch, or has read enough.
-                    Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
-                    Err(e) => warn!("status: {e}"),
-                    Ok(()) => {}
-                }
-            }
-        });
-        Ok(StatusServer { path, work })
+        let status = move || {
+            let losses = Some(losses.now());
+            let status = of(&at, disciplines, Mode::Soft, interfaces.clone(), losses);
+            Ok(serde_json::to_vec(&status.map_err(io::Error::other)?)?)
+        };
+        Ok(StatusServer { path, work: tokio::spawn(tell_all(listener, status)) })
+    }
+}
+
+/// Tells whoever connects, each for itself: one that does not read keeps nobody waiting.
+async fn tell_all(listener: UnixListener, status: impl Fn() -> io::Result<Vec<u8>>) {
+    let mut told = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            Some(_) = told.join_next() => continue,
+            accepted = listener.accept(), if told.len() < TOLD_MAX => accepted,
+        };
+        let Ok((stream, _)) = accepted else {
+            // Out of descriptors, most likely: others must close some first.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        match status() {
+            Ok(text) => drop(told.spawn(tell(stream, text))),
+            Err(e) => warn!("status: {e}"),
+        }
+    }
+}
+
+async fn tell(mut stream: tokio::net::UnixStream, text: Vec<u8>) {
+    match timeout(TOLD_WITHIN, stream.write_all(&text)).await {
+        // Whoever only looked whether there is a switch, or has read enough.
+        Ok(Err(e)) if e.kind() == io::ErrorKind::BrokenPipe => {}
+        Ok(Err(e)) => warn!("status: {e}"),
+        Ok(Ok(())) | Err(_) => {}
     }
 }
 
@@ -323,4 +345,30 @@ fn of(
         refused: BTreeMap::new(),
         counters: counters.iter().map(|(c, value)| (c.name.to_owned(), *value)).collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_does_not_read_keeps_nobody_waiting() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("status.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        // More than the system holds for a reader.
+        let text = vec![b' '; 8 << 20];
+        let status = text.clone();
+        let work = tokio::spawn(tell_all(listener, move || Ok(status.clone())));
+        let connect = || tokio::net::UnixStream::connect(&path);
+        let mut mute = connect().await.unwrap();
+        // It is told by now, and reads nothing more.
+        mute.read_u8().await.unwrap();
+        let mut read = vec![];
+        connect().await.unwrap().read_to_end(&mut read).await.unwrap();
+        assert_eq!(read.len(), text.len());
+        work.abort();
+    }
 }
