@@ -2,8 +2,9 @@
 //! one agent at a time serves a switch.
 
 use std::{
-    fs::{self, File},
-    os::unix::fs::MetadataExt,
+    fs::{self, File, OpenOptions},
+    io::ErrorKind,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -44,6 +45,11 @@ const ENDS_WITHIN: Duration = Duration::from_secs(10);
 fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> AgentError {
     let path = path.to_owned();
     move |source| AgentError::State { path, source }
+}
+
+fn not_locked(path: &Path) -> impl FnOnce(std::io::Error) -> AgentError {
+    let path = path.to_owned();
+    move |source| AgentError::Lock { path, source }
 }
 
 /// Where it is written up to which number the counter may have got.
@@ -171,14 +177,14 @@ fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
 }
 
 impl Lock {
-    /// In the first of these directories that may be written to.
+    /// In the first of these directories that may be written to. A directory that has no room at
+    /// the moment is no reason to go on to the next: another agent would find room there later.
     pub fn take_first(directories: &[PathBuf], name: &str) -> Result<Lock, AgentError> {
+        let never = [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
         let mut refused = None;
         for directory in directories {
             match Lock::take(directory, name) {
-                Err(AgentError::State { path, source })
-                    if source.kind() == std::io::ErrorKind::PermissionDenied =>
-                {
+                Err(AgentError::Lock { path, source }) if never.contains(&source.kind()) => {
                     refused.get_or_insert(AgentError::Lock { path, source });
                 }
                 done => return done,
@@ -193,18 +199,21 @@ impl Lock {
     }
 
     pub fn take(directory: &Path, name: &str) -> Result<Lock, AgentError> {
-        fs::create_dir_all(directory).map_err(failed(directory))?;
+        fs::create_dir_all(directory).map_err(not_locked(directory))?;
         let path = lock_path(directory, name);
+        // Whoever may open it may lock it, and keep the agent away.
+        let mut open = OpenOptions::new();
+        open.write(true).create(true).truncate(true).mode(0o600);
         loop {
-            let file = File::create(&path).map_err(failed(&path))?;
+            let file = open.open(&path).map_err(not_locked(&path))?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(fs::TryLockError::WouldBlock) => return Err(AgentError::Running(name.into())),
-                Err(fs::TryLockError::Error(e)) => return Err(failed(&path)(e)),
+                Err(fs::TryLockError::Error(e)) => return Err(not_locked(&path)(e)),
             }
             // Whoever held it may have removed the file since it was opened here: then this lock
             // keeps nobody away.
-            if is_at(&file, &path).map_err(failed(&path))? {
+            if is_at(&file, &path).map_err(not_locked(&path))? {
                 return Ok(Lock { path, file });
             }
         }
@@ -304,7 +313,11 @@ mod tests {
         process::{Command, Stdio},
     };
 
-    use nix::unistd::{Uid, setfsuid};
+    use nix::{
+        mount::{MsFlags, mount},
+        sched::{CloneFlags, unshare},
+        unistd::{Uid, setfsuid},
+    };
 
     use super::*;
 
@@ -376,6 +389,42 @@ mod tests {
             assert!(error.contains("run this as root") && !error.contains("--state-dir"));
         });
         nobody.join().unwrap();
+    }
+
+    /// A container may have its /run like that.
+    #[test]
+    fn where_nothing_can_be_written_the_lock_is_the_users_own_and_where_no_room_is_there_is_none() {
+        let (machine, own) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        // Mounts of this thread alone.
+        let thread = std::thread::spawn(move || {
+            unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS).unwrap();
+            let none = None::<&str>;
+            let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+            mount(none, "/", none, private, none).unwrap();
+            let at = |flags, data| {
+                mount(Some("tmpfs"), machine.path(), Some("tmpfs"), flags, Some(data)).unwrap();
+            };
+            let directories = [machine.path().to_owned(), own.path().to_owned()];
+            at(MsFlags::MS_RDONLY, "");
+            let lock = Lock::take_first(&directories, "tor").unwrap();
+            assert_eq!(lock.directory(), directories[1]);
+            let error = Lock::take_first(&directories[..1], "tor").err().unwrap().to_string();
+            assert!(error.contains("mount it") && !error.contains("--state-dir"), "{error}");
+            drop(lock);
+            // One inode, which is the directory's.
+            at(MsFlags::empty(), "nr_inodes=1");
+            let error = Lock::take_first(&directories, "tor").err().unwrap().to_string();
+            assert!(error.contains("make room") && !error.contains("--state-dir"), "{error}");
+        });
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn nobody_else_opens_a_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let _lock = Lock::take(directory.path(), "tor").unwrap();
+        let file = fs::metadata(lock_path(directory.path(), "tor")).unwrap();
+        assert_eq!(file.permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

@@ -42,6 +42,7 @@ mod testing;
 mod thread;
 
 use std::{
+    io::ErrorKind,
     net::IpAddr,
     path::{Path, PathBuf},
     sync::mpsc,
@@ -137,9 +138,7 @@ pub enum AgentError {
         source: std::io::Error,
     },
     /// It cannot keep others from serving the same switch.
-    #[error(
-        "{path}: {source}; run this as root, or with --soft set XDG_RUNTIME_DIR to a directory of your own"
-    )]
+    #[error("lock of a switch {path}: {source}; {}", lock_advice(.source))]
     Lock {
         /// The lock.
         path: PathBuf,
@@ -164,6 +163,20 @@ pub enum AgentError {
     /// The table thread ended.
     #[error("the table thread ended: {0}")]
     Tables(String),
+}
+
+/// What helps against this error of a lock.
+fn lock_advice(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            "run this as root, or with --soft set XDG_RUNTIME_DIR to a directory of your own"
+        }
+        ErrorKind::ReadOnlyFilesystem => {
+            "mount it so that it can be written, or with --soft set XDG_RUNTIME_DIR to a directory that can be"
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there",
+        _ => "locks are to be there: see that a file can be made and written",
+    }
 }
 
 /// Directory of locks: one per name of a switch, as there is one set of pins per name on a machine.
