@@ -162,14 +162,20 @@ impl Connection {
 
     /// Tells a new connection what there is to be told.
     fn introduces(&mut self) {
-        let database = self.state.upstream.database();
         self.master.output.add(&self.session.greeting().bytes());
-        (0..self.session.greeting().len()).for_each(|_| self.session.asks_own());
+        self.session.greets();
+        self.selects();
+        self.asks_who_it_is();
+    }
+
+    /// The client is in the store's database, unless it chooses another.
+    fn selects(&mut self) {
+        let database = self.state.upstream.database();
         if database != 0 {
             self.master.output.add(format!("SELECT {database}\r\n").as_bytes());
             self.session.asks_own();
+            self.session.bars();
         }
-        self.asks_who_it_is();
     }
 
     /// So that the connection can be ended by somebody else, if it has to be given up.
@@ -481,6 +487,14 @@ impl Connection {
                 if outcome.is_own {
                     self.master.note_own();
                 }
+                if outcome.is_undirected {
+                    self.selects();
+                }
+                // It is another user's connection then, or speaks another protocol; unless there
+                // was no room for it at all, which is tried again.
+                if outcome.is_stranger && !is_full(&self.master.reply) {
+                    self.client_is_gone();
+                }
                 if outcome.ends_hold {
                     self.holds.end_first(&self.state.upstream);
                 }
@@ -516,7 +530,11 @@ impl Connection {
         let (upstream, greeting) = (&self.state.upstream, self.session.greeting());
         match self.session.movable() {
             Movable::Alone(command) => {
+                let writes = command.writes;
                 self.redirection.send_command(upstream, greeting, to, command, redirects);
+                if writes {
+                    self.session.writes_elsewhere();
+                }
             }
             Movable::Whole(before) if !to.asking => {
                 let line = of_store(error.to_vec()).into();
@@ -593,6 +611,11 @@ async fn over(what: &mut Option<BoxFuture<'static, ()>>) {
         Some(what) => what.await,
         None => std::future::pending().await,
     }
+}
+
+/// Whether Redis says that it takes no more connections: it closes this one.
+fn is_full(reply: &[u8]) -> bool {
+    reply.starts_with(b"-ERR max number of clients")
 }
 
 /// What a replica may say: nothing of that writes.

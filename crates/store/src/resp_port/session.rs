@@ -38,6 +38,8 @@ enum ExpectedAnswer {
     Subscription(usize),
     /// Of a question of the port's own: the client is not told.
     Own,
+    /// Likewise, of what the client has said of itself, which is said again.
+    Greeting,
     /// The port answers it.
     Local(Vec<u8>),
 }
@@ -95,7 +97,7 @@ pub enum Step {
 }
 
 /// What a reply is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The client gets it.
     pub is_wanted: bool,
@@ -103,6 +105,10 @@ pub struct Outcome {
     pub is_own: bool,
     /// With it a hold is over.
     pub ends_hold: bool,
+    /// It refuses what the client has said of itself: on this connection it would be somebody else.
+    pub is_stranger: bool,
+    /// Which database the connection is in is the server's choice again, or may be told now.
+    pub is_undirected: bool,
 }
 
 /// Which replies a client wants.
@@ -172,8 +178,21 @@ pub struct Session {
     is_tied: bool,
     /// The client keeps what it reads until it is told that it has changed.
     has_cache: bool,
+    /// It has chosen a database.
+    has_selected: bool,
+    /// It has written by this connection.
+    has_written: bool,
+    /// It has written by another: this one's server cannot tell which replicas have that.
+    wrote_elsewhere: bool,
     /// What can.
     greeting: Greeting,
+}
+
+impl Unanswered {
+    /// The client has not asked for it.
+    fn is_of_the_port(&self) -> bool {
+        matches!(self.expected, ExpectedAnswer::Own | ExpectedAnswer::Greeting)
+    }
 }
 
 impl Session {
@@ -210,6 +229,25 @@ impl Session {
         // Its answers would not be Redis's: nobody could tell when a command is over.
         if command.name == "script|debug" && !is(words, 2, b"no") {
             self.local(b"-ERR SCRIPT DEBUG is not possible by a store\r\n");
+            return Step::Answered;
+        }
+        if self.wrote_elsewhere && self.in_multi.is_none() {
+            // No replica is known to have it. What is written from now on can be waited for again.
+            let none: Option<&[u8]> = match &command.name[..] {
+                "wait" => Some(b":0\r\n"),
+                "waitaof" => Some(b"*2\r\n:0\r\n:0\r\n"),
+                _ => None,
+            };
+            if let Some(none) = none {
+                self.wrote_elsewhere = false;
+                self.local(none);
+                return Step::Answered;
+            }
+        }
+        if self.in_multi.is_some() && changes_session(&command.name) {
+            let name = command.name.to_ascii_uppercase();
+            let line = format!("-ERR {name} is not possible in a transaction here\r\n");
+            self.local(line.as_bytes());
             return Step::Answered;
         }
         match command.class {
@@ -317,6 +355,7 @@ impl Session {
             "replconf" if is(words, 1, b"ack") => Step::Answered,
             name => {
                 self.is_tied = true;
+                self.has_selected |= name == "select";
                 self.has_cache |= name.starts_with("client") && is(words, 1, b"tracking");
                 self.sent(ExpectedAnswer::Plain);
                 Step::Send
@@ -325,10 +364,10 @@ impl Session {
     }
 
     fn subscribed(&mut self, confirmations: usize) -> Step {
-        // Queued, it is answered like any other; without a channel it is an error.
-        match self.in_multi.is_some() || confirmations == 0 {
-            true => self.sent_and_bars(ExpectedAnswer::Plain),
-            false => self.sent_and_bars(ExpectedAnswer::Subscription(confirmations)),
+        // Without a channel it is an error.
+        match confirmations {
+            0 => self.sent_and_bars(ExpectedAnswer::Plain),
+            _ => self.sent_and_bars(ExpectedAnswer::Subscription(confirmations)),
         }
     }
 
@@ -373,6 +412,7 @@ impl Session {
     pub fn keeps(&mut self, writes: bool, command: Option<&[u8]>) {
         let Some(last) = self.unanswered.back_mut() else { return };
         last.writes = writes;
+        self.has_written |= writes;
         let waits = last.expected == ExpectedAnswer::Blocking;
         let kept = |bytes| KeptCommand { bytes: Bytes::copy_from_slice(bytes), writes, waits };
         last.kept = command.map(kept);
@@ -388,7 +428,7 @@ impl Session {
     pub fn can_go_on(&self) -> bool {
         let plain = |command: &Unanswered| {
             use ExpectedAnswer::*;
-            matches!(command.expected, Plain | Blocking | Own | Local(_))
+            matches!(command.expected, Plain | Blocking | Own | Greeting | Local(_))
         };
         !self.is_tied
             && !self.watches
@@ -417,7 +457,7 @@ impl Session {
                 (false, _) => "TRYAGAIN nothing was done",
             };
             match command.expected {
-                ExpectedAnswer::Own => {}
+                ExpectedAnswer::Own | ExpectedAnswer::Greeting => {}
                 ExpectedAnswer::Local(bytes) => lines.extend_from_slice(&bytes),
                 _ => lines.extend_from_slice(format!("-{code}: {why}\r\n").as_bytes()),
             }
@@ -426,6 +466,7 @@ impl Session {
             is_resp3: self.is_resp3,
             scripts_change_anything: self.scripts_change_anything,
             greeting: std::mem::take(&mut self.greeting),
+            wrote_elsewhere: self.wrote_elsewhere || self.has_written,
             ..Session::default()
         };
         lines
@@ -435,8 +476,9 @@ impl Session {
     /// elsewhere.
     pub fn movable(&self) -> Movable {
         let Some(front) = self.unanswered.front() else { return Movable::No };
-        // Another node would tell nobody when a key changes that was read there.
-        if self.has_cache {
+        // Another node would tell nobody when a key changes that was read there, and be asked for
+        // that of its first database.
+        if self.has_cache || self.has_selected {
             return Movable::No;
         }
         let Some(kept) = &front.kept else { return Movable::No };
@@ -471,6 +513,16 @@ impl Session {
     /// The port has asked something of its own.
     pub fn asks_own(&mut self) {
         self.push(ExpectedAnswer::Own, false);
+    }
+
+    /// The port has said again what the client has said of itself.
+    pub fn greets(&mut self) {
+        (0..self.greeting.len()).for_each(|_| self.push(ExpectedAnswer::Greeting, false));
+    }
+
+    /// A command that may have changed something was carried out by another connection.
+    pub fn writes_elsewhere(&mut self) {
+        self.wrote_elsewhere = true;
     }
 
     /// An answer of the port's own, behind those that are still to come.
@@ -523,15 +575,20 @@ impl Session {
         let front = self.unanswered.front().map(|unanswered| &unanswered.expected);
         self.is_monitor
             || self.subscriptions.any()
-            || matches!(front, Some(ExpectedAnswer::Own | ExpectedAnswer::Subscription(_)))
+            || matches!(
+                front,
+                Some(
+                    ExpectedAnswer::Own
+                        | ExpectedAnswer::Greeting
+                        | ExpectedAnswer::Subscription(_)
+                )
+            )
     }
 
     /// Whether the reply that has begun is for the client, if it is an answer.
     pub fn is_wanted(&self, is_push: bool) -> bool {
         let front = self.unanswered.front();
-        let is_unwanted =
-            |front: &Unanswered| front.is_unwanted || front.expected == ExpectedAnswer::Own;
-        is_push || !front.is_some_and(is_unwanted)
+        is_push || !front.is_some_and(|front| front.is_unwanted || front.is_of_the_port())
     }
 
     /// Answers of the port's own whose turn it is.
@@ -548,7 +605,7 @@ impl Session {
 
     /// A reply has come; `bytes` are its own, or its beginning, if [`Session::reads_replies`].
     pub fn replied(&mut self, reply: Reply, bytes: &[u8]) -> Outcome {
-        let passed = Outcome { is_wanted: true, is_own: false, ends_hold: false };
+        let passed = Outcome { is_wanted: true, ..Outcome::default() };
         if self.is_message(reply, bytes) {
             return passed;
         }
@@ -565,12 +622,16 @@ impl Session {
         }
         let Some(front) = self.unanswered.pop_front() else { return passed };
         self.bars -= usize::from(front.bars);
-        let is_own = front.expected == ExpectedAnswer::Own;
+        use ExpectedAnswer::{Auth, Greeting, Hello, Own, Reset};
+        let is_stranger = front.expected == Greeting && reply.is_error();
+        let may_be_told = matches!(front.expected, Auth | Hello(_) | Reset) && !reply.is_error();
+        let is_own = front.expected == Own;
+        let is_wanted = !front.is_of_the_port() && (reply.is_push() || !front.is_unwanted);
         self.queues(&front, reply);
         self.hears(&front, reply);
         self.answered(front.expected, reply);
-        let is_wanted = !is_own && (reply.is_push() || !front.is_unwanted);
-        Outcome { is_wanted, is_own, ends_hold: front.ends_hold }
+        let is_undirected = may_be_told && !self.has_selected;
+        Outcome { is_wanted, is_own, ends_hold: front.ends_hold, is_stranger, is_undirected }
     }
 
     /// Whether a reply answers nothing that was asked. Keeps count of subscriptions.
@@ -644,6 +705,9 @@ impl Session {
             ExpectedAnswer::Reset if is_done => {
                 self.ends_multi();
                 self.wants = Wants::All;
+                self.is_tied = false;
+                self.has_cache = false;
+                self.has_selected = false;
                 self.is_resp3 = false;
                 self.is_monitor = false;
                 self.subscriptions = Subscriptions::default();
@@ -668,6 +732,14 @@ fn needs_hold(wanted: &HoldRequest) -> bool {
 /// Whether the word there is this one, in whatever case.
 fn is(words: Words<'_>, index: usize, word: &[u8]) -> bool {
     words.get(index).is_some_and(|found| found.eq_ignore_ascii_case(word))
+}
+
+/// What a transaction would make of the connection when it is carried out: nobody could tell then
+/// how many answers are to come, or who asks.
+fn changes_session(name: &str) -> bool {
+    let known =
+        ["auth", "hello", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe"];
+    known.contains(&name) || name == "sunsubscribe"
 }
 
 /// Other modes are an error of Redis.

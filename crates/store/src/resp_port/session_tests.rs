@@ -35,6 +35,10 @@ fn table() -> CommandTable {
         "replconf",
         "psync",
         "ping",
+        "auth",
+        "select",
+        "wait",
+        "waitaof",
     ];
     let mut rows: Vec<Value> = none.iter().map(|name| row(name, &[], 0)).collect();
     rows.push(row("get", &["readonly"], 1));
@@ -383,4 +387,75 @@ fn a_script_holds_everything_where_nobody_tells_what_it_changes_by_the_next_conn
     assert!(world.session.can_go_on());
     world.session.begins_anew(0, "it has gone");
     assert_eq!(world.asks("EVAL script 0"), everything());
+}
+
+/// A Redis that has just got a client's connection would say that all replicas have what it wrote:
+/// by this connection, that is nothing.
+#[test]
+fn no_replica_is_known_to_have_what_another_connection_wrote() {
+    let mut world = World::new();
+    assert_eq!(world.asks("WAIT 1 0"), Step::Send);
+    world.hears(":1\r\n");
+    world.asks_kept("SET k v");
+    world.hears("+OK\r\n");
+    world.session.begins_anew(0, "it has gone");
+    world.session.begins_anew(0, "once more");
+    for (line, answer) in [("WAIT 1 0", ":0\r\n"), ("WAITAOF 1 1 0", "*2\r\n:0\r\n:0\r\n")] {
+        world.session.writes_elsewhere();
+        assert_eq!(world.asks(line), Step::Answered);
+        assert_eq!(world.session.take_local().unwrap(), answer.as_bytes());
+        assert_eq!(world.asks(line), Step::Send, "what is written since then may be waited for");
+        world.hears(answer);
+    }
+}
+
+#[test]
+fn a_connection_that_never_wrote_has_nothing_that_another_one_wrote() {
+    let mut world = World::new();
+    world.asks_kept("GET k");
+    world.hears("$-1\r\n");
+    world.session.begins_anew(0, "it has gone");
+    assert_eq!(world.asks("WAIT 1 0"), Step::Send);
+}
+
+/// EXEC's answer would be followed by others, or be of another user's commands.
+#[test]
+fn a_transaction_does_not_change_what_the_connection_is() {
+    let mut world = World::new();
+    world.asks("MULTI");
+    world.hears("+OK\r\n");
+    for line in ["SUBSCRIBE a b", "UNSUBSCRIBE", "HELLO 3", "AUTH user x"] {
+        assert_eq!(world.asks(line), Step::Answered, "{line}");
+        let said = String::from_utf8(world.session.take_local().unwrap()).unwrap();
+        let name = line.split(' ').next().unwrap();
+        assert_eq!(said, format!("-ERR {name} is not possible in a transaction here\r\n"));
+    }
+    assert_eq!(world.asks("EXEC"), Step::Send);
+    assert_eq!(world.hears("*0\r\n"), PASSED);
+    assert_eq!(world.asks("SUBSCRIBE a"), Step::Send);
+}
+
+#[test]
+fn what_a_client_said_of_itself_and_is_refused_is_noticed_and_not_passed_on() {
+    let mut world = World::new();
+    world.asks_kept("AUTH user x");
+    world.hears("+OK\r\n");
+    for (answer, is_stranger) in [("+OK\r\n", false), ("-WRONGPASS no\r\n", true)] {
+        world.session.begins_anew(0, "it has gone");
+        world.session.greets();
+        assert!(world.session.reads_replies());
+        let reply = ReplyScanner::default().scan(answer.as_bytes()).unwrap().unwrap();
+        let outcome = world.session.replied(reply, answer.as_bytes());
+        assert_eq!((outcome.is_stranger, outcome.is_wanted), (is_stranger, false), "{answer}");
+    }
+}
+
+/// Another node would carry it out in its first database.
+#[test]
+fn who_has_chosen_a_database_goes_to_no_other_node() {
+    let mut world = World::new();
+    world.asks_kept("SELECT 1");
+    world.hears("+OK\r\n");
+    world.asks_kept("GET k");
+    assert_eq!(world.session.movable(), Movable::No);
 }

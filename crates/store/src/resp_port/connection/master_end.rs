@@ -50,9 +50,11 @@ impl MasterEnd {
         self.output.waits.clear();
     }
 
-    /// The reply that was read answers a question of the port's own.
+    /// The reply that was read answers a question of the port's own. An error answers none: it may
+    /// be all that Redis says before it closes a connection for which it has no room.
     pub fn note_own(&mut self) {
-        self.own.extend(redis::parse_redis_value(&self.reply).ok());
+        let value = redis::parse_redis_value(&self.reply).ok();
+        self.own.extend(value.filter(|value| !matches!(value, Value::ServerError(_))));
     }
 
     /// Whether it has answered any of those.
@@ -65,7 +67,6 @@ impl MasterEnd {
         if let Some(session) = &self.session {
             return Some(session.clone());
         }
-        let [.., id, info] = &self.own[..] else { return None };
-        Session::in_answers(&[id.clone(), info.clone()])
+        self.own.windows(2).rev().find_map(Session::in_answers)
     }
 }

@@ -1,6 +1,7 @@
 //! The RESP port before a real Redis: any command, answered as Redis answers it, and no copy
 //! survives one that changed its key.
 
+mod connections;
 mod rows;
 
 use std::{
