@@ -1,8 +1,8 @@
 //! What the gateway asks servers about themselves: what commands they have, and whether the Redis
 //! that reads go to directly is the one behind the store, and still its master.
 //!
-//! Both are asked for their run ids at each connection, and the Redis for its role again while it
-//! is read from. Where it is another one, or was made a replica, or did not say so for a while,
+//! Both are asked for their run ids at each connection, and the store for that of its Redis, and
+//! the Redis for its role, again while it is read from. Where it is another one, or was made a replica, or did not say so for a while,
 //! reads go to the store, which knows. A store is asked for its commands before the first command
 //! of a client goes anywhere, and again when there is another Redis behind it; all stores are taken
 //! to have the same. One that does not tell is not asked again before the others.
@@ -15,7 +15,7 @@ use std::{
 use resp::CommandTable;
 
 use super::{
-    EventLoop,
+    EventLoop, StoreState,
     client::Way,
     commands::Commands,
     speaker::Speaker,
@@ -41,26 +41,25 @@ impl EventLoop {
         }
         let at = self.common(direct, speaker, direct_lane(writes));
         self.revive(at);
-        if self.stores[store].run_id.is_none() {
+        let now = self.now;
+        let is_due = |said: Option<Instant>| said.is_none_or(|said| now >= said + HOLDS / 2);
+        let holds = |said: Option<Instant>| said.is_some_and(|said| now < said + HOLDS);
+        // The store may have followed its master to another Redis, and this one does not know.
+        if is_due(self.stores[store].run_id_asked) {
             let at = self.common(store, speaker, 0);
             self.revive(at);
-            if self.upstreams[at].known.asked.is_none() {
+            if is_due(self.upstreams[at].known.asked) {
                 self.ask_about(at, Question::Server);
             }
         }
         let known = &self.upstreams[at].known;
-        let run_id = &self.stores[store].run_id;
-        let is_store_s = known.run_id.is_some() && known.run_id == *run_id;
-        let holds_for =
-            |how_long| is_store_s && known.master.is_some_and(|said| self.now < said + how_long);
-        if holds_for(HOLDS / 2) {
-            return Way::Direct;
-        }
-        let holds = holds_for(HOLDS);
-        if known.asked.is_none_or(|asked| self.now >= asked + HOLDS / 2) {
+        let StoreState { run_id, run_id_asked, .. } = &self.stores[store];
+        let is_store_s = known.run_id.is_some() && known.run_id == *run_id && holds(*run_id_asked);
+        let is_direct = is_store_s && holds(known.master);
+        if is_due(known.master) && is_due(known.asked) {
             self.ask_about(at, Question::Role);
         }
-        if holds { Way::Direct } else { Way::Store }
+        if is_direct { Way::Direct } else { Way::Store }
     }
 
     /// What a connection that clients share is asked when it is new.
@@ -177,7 +176,7 @@ impl EventLoop {
         let heard = std::mem::take(&mut known.heard);
         match question {
             Question::Commands => self.hear_commands(at, &heard),
-            Question::Server => self.hear_run_id(at, &heard),
+            Question::Server => self.hear_run_id(at, asked, &heard),
             Question::Role => self.hear_role(at, asked, &heard),
             Question::Use => self.hear_use(at, &heard),
         }
@@ -225,7 +224,7 @@ impl EventLoop {
         }
     }
 
-    fn hear_run_id(&mut self, at: usize, heard: &[u8]) {
+    fn hear_run_id(&mut self, at: usize, asked: Instant, heard: &[u8]) {
         let Some(run_id) = field(heard, "run_id") else { return };
         let upstream = &mut self.upstreams[at];
         let target = upstream.kind.target;
@@ -234,7 +233,8 @@ impl EventLoop {
             return;
         }
         let is_new = self.commands_of.as_ref().is_some_and(|of| *of != run_id);
-        self.stores[target].run_id = Some(run_id);
+        let store = &mut self.stores[target];
+        (store.run_id, store.run_id_asked) = (Some(run_id), Some(asked));
         if is_new && target == self.commands_store {
             self.ask_about(at, Question::Commands);
         }

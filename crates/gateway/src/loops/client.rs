@@ -182,7 +182,7 @@ pub(super) struct Client {
     /// Its own connections to all stores, which track what it reads.
     pub tracking: Option<Box<TrackedConnections>>,
     pub names: Option<Box<Names>>,
-    /// Its last command by its own connection may wait for as long as it likes.
+    /// Of its commands by its own connection one may wait for as long as it likes.
     pub blocks: bool,
     /// It has said that nothing more will come.
     pub ended: bool,
@@ -307,6 +307,11 @@ impl Client {
     /// Whether everything that is under way is a read of one key, and none of this.
     pub fn reads_others_than(&self, key: u64) -> bool {
         self.slots.iter().all(|slot| slot.done || slot.key != 0 && slot.key != key)
+    }
+
+    /// Whether everything that is under way is a read of one key.
+    pub fn reads_single_keys(&self) -> bool {
+        self.slots.iter().all(|slot| slot.done || slot.key != 0)
     }
 
     /// A place for an answer behind those to come: its number.

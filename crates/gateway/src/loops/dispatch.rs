@@ -396,7 +396,8 @@ impl EventLoop {
         }
         // What reads the same key already is not overtaken: it goes the same way.
         let follows = |way| key != 0 && client.reads(way, key);
-        let by_network = follows(Way::Network) || hot && !follows(upstream);
+        let is_beside_reads = client.reads_single_keys();
+        let by_network = is_beside_reads && (follows(Way::Network) || hot && !follows(upstream));
         let speaker = client.speaker();
         let by_network = by_network && self.may_read_all(speaker, store);
         let client = &mut self.clients[at];
@@ -414,18 +415,14 @@ impl EventLoop {
         Next::On
     }
 
-    /// By which way a command goes that touches no copy, and `writes` something else or does not:
-    /// the way of those that are under way, which keeps them in order.
+    /// By which way a command goes that touches no copy, and `writes` something else or does not.
     pub(super) fn upstream_way(&mut self, at: usize, store: usize, writes: bool) -> Way {
         let client = &self.clients[at];
         if client.under_way(Way::Store) > 0 || client.tracking.is_some() {
-            Way::Store
-        } else if client.under_way(Way::Direct) > 0 && self.stores.len() == 1 {
-            Way::Direct
-        } else {
-            let speaker = client.speaker();
-            self.direct_way(store, speaker, writes)
+            return Way::Store;
         }
+        let speaker = client.speaker();
+        self.direct_way(store, speaker, writes)
     }
 
     /// The store of a key.
@@ -433,13 +430,15 @@ impl EventLoop {
         if self.stores.len() == 1 { 0 } else { self.owners.port_of(key) }
     }
 
-    /// Whether a command that goes this way would overtake one before it.
-    pub(super) fn would_overtake(&self, at: usize, way: Way, command: Command) -> bool {
+    /// Whether a command that goes this way would overtake one before it. `key`: the hash of the
+    /// one key that it reads, or 0.
+    pub(super) fn would_overtake(&self, at: usize, way: Way, command: Command, key: u64) -> bool {
         let client = &self.clients[at];
-        let reads = reads_only(command);
+        let reads_one = reads_only(command) && key != 0;
         [Way::Direct, Way::Store, Way::Own, Way::Network].into_iter().any(|other| {
-            // Reads may be beside reads; what goes the same way stays in order.
-            let beside = other == way || reads && other == Way::Network;
+            // Reads may be beside reads of other keys; what goes the same way stays in order.
+            let beside = other == way
+                || other == Way::Network && reads_one && !client.reads(Way::Network, key);
             !beside && client.under_way(other) > 0
         })
     }
@@ -454,7 +453,7 @@ impl EventLoop {
         said: CommandText<'_>,
         key: u64,
     ) -> Next {
-        if self.would_overtake(at, way, command) {
+        if self.would_overtake(at, way, command, key) {
             return Next::Wait;
         }
         let client = &mut self.clients[at];

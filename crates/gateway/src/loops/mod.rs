@@ -134,6 +134,8 @@ struct StoreState {
     direct: Option<usize>,
     /// The run id of the Redis behind it.
     run_id: Option<String>,
+    /// When it was asked that said so last: another Redis may be behind it since.
+    run_id_asked: Option<Instant>,
     /// Whether it was said that the Redis of `--backend` is another one.
     said_other: bool,
 }
@@ -266,7 +268,7 @@ impl EventLoop {
                 targets.push(target);
                 targets.len() - 1
             });
-            StoreState { direct, run_id: None, said_other: false }
+            StoreState { direct, run_id: None, run_id_asked: None, said_other: false }
         });
         let states = states.collect();
         let mut request_limits = resp::Limits::default();

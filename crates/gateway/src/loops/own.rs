@@ -83,7 +83,7 @@ impl EventLoop {
             return true;
         }
         let client = &mut self.clients[at];
-        client.blocks = matches!(command.act, Act::Own | Act::Wait);
+        client.blocks = client.is_blocked() || matches!(command.act, Act::Own | Act::Wait);
         let answer = client.place(Way::Own, 0, command.writes);
         let waiter = Waiter::Client { place: at, number, answer };
         let pending = self.pending(waiter, command);

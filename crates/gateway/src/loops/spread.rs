@@ -21,6 +21,7 @@ use super::{
 
 /// As Redis says it.
 const CROSSING: &[u8] = b"-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+const OF_ALL: &[u8] = b"-ERR several stores: this is not possible in a transaction, after WATCH or where else the connection is at one of them\r\n";
 const UNKNOWN: &[u8] =
     b"-TRYAGAIN nothing was done: no store's Redis has told where keys stand in commands (COMMAND)\r\n";
 const NOT_BEGUN: &[u8] = b"-TRYAGAIN nothing was done: the transaction has not begun\r\n";
@@ -140,6 +141,11 @@ impl EventLoop {
                     return Some(
                         b"-ERR several stores: this needs Redis 7.0 or later behind them\r\n",
                     );
+                }
+                // It would be carried out at one of them, as if that was all there is.
+                let is_of_all = said.is(0, "scan") || self.commands.spread(said.words).is_some();
+                if self.clients[at].ties.any() && is_of_all && !said.is(0, "ping") {
+                    return Some(OF_ALL);
                 }
                 true
             }
@@ -356,7 +362,7 @@ impl EventLoop {
                 true => Way::Direct,
                 false => Way::Store,
             };
-        if self.would_overtake(at, way, command) {
+        if self.would_overtake(at, way, command, 0) {
             return Next::Wait;
         }
         let client = &mut self.clients[at];

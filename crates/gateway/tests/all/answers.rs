@@ -324,13 +324,17 @@ fn who_has_gone_takes_nothing_that_others_wait_for() {
     let gateway = Gateway::start(config(&redis.url()));
     let mut others = redis.speak();
     let mut client = gateway.speak();
-    // More than the one command that waits.
-    client.say(&[command("BLPOP queue 0"), command("GET a")].concat());
-    until("it waits", || others.ask("INFO clients").contains("blocked_clients:1"));
-    drop(client);
-    until("it is gone", || others.ask("INFO clients").contains("blocked_clients:0"));
-    assert_eq!(others.ask("RPUSH queue job"), ":1\r\n");
-    assert_eq!(others.ask("LLEN queue"), ":1\r\n");
+    // More than the one command that waits: behind it, or by the same connection.
+    for (database, before, then) in [("0", "PING", "GET a"), ("1", "SELECT 1", "PING")] {
+        assert!(client.ask(before).starts_with('+'));
+        client.say(&[command("BLPOP queue 0"), command(then)].concat());
+        until("it waits", || others.ask("INFO clients").contains("blocked_clients:1"));
+        drop(std::mem::replace(&mut client, gateway.speak()));
+        until("it is gone", || others.ask("INFO clients").contains("blocked_clients:0"));
+        others.ask(&format!("SELECT {database}"));
+        assert_eq!(others.ask("RPUSH queue job"), ":1\r\n");
+        assert_eq!(others.ask("LLEN queue"), ":1\r\n");
+    }
 }
 
 /// A replica that stands still has nothing of what is written now, whichever way that went.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    net::{SocketAddr, UdpSocket},
+    net::{SocketAddr, TcpListener, UdpSocket},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -12,7 +12,7 @@ use std::{
 use gateway::NetworkUse;
 use wire::{Cluster, Flags, Header, Op, Packet, Secret};
 
-use crate::support::{Gateway, Redis, command, config, until};
+use crate::support::{Gateway, MadeUpServer, Redis, command, config, until};
 
 /// What a gateway reads until it reads by the network; such reads do not count.
 const FIRST: &str = "first";
@@ -185,4 +185,58 @@ fn only_the_redis_behind_the_store_is_read_from() {
         }
         assert_eq!(gateway.counter("direct_reads") > 0, is_right);
     }
+}
+
+/// A server that has STRLEN, answers it so, and calls its run so; it is there until the tests' end.
+fn made_up(answer: &'static [u8], run: impl Fn() -> &'static str + Clone + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let server = MadeUpServer::with_command(stream.unwrap(), "strlen");
+            let mut server = server.of_run(run.clone());
+            std::thread::spawn(move || {
+                while server.next().is_some() {
+                    server.answer(answer);
+                }
+            });
+        }
+    });
+    url
+}
+
+/// The store's port keeps the gateway's connections when it follows its master to another Redis.
+#[test]
+fn a_redis_that_the_store_has_left_is_read_from_no_more() {
+    let has_left = Arc::new(AtomicBool::new(false));
+    let left = has_left.clone();
+    let store = made_up(b":1\r\n", move || if left.load(Relaxed) { "next" } else { "first" });
+    let mut config = config(&store);
+    config.backends = vec![made_up(b":2\r\n", || "first").parse().unwrap()];
+    let gateway = Gateway::start(config);
+    let mut client = gateway.speak();
+    until("the Redis is read from", || client.ask("STRLEN k") == ":2\r\n");
+    has_left.store(true, Relaxed);
+    until("the store is read from", || client.ask("STRLEN k") == ":1\r\n");
+    for _ in 0..100 {
+        assert_eq!(client.ask("STRLEN k"), ":1\r\n");
+    }
+}
+
+#[test]
+fn a_read_of_several_keys_waits_for_those_by_the_network() {
+    let (store, redis) = (Store::start(), Redis::start(&[]));
+    let gateway = store.gateway(&redis, NetworkUse::Always);
+    let mut monitor = redis.speak();
+    assert_eq!(monitor.ask("MONITOR"), "+OK\r\n");
+    store.mute.store(true, Relaxed);
+    let mut client = gateway.speak();
+    // Unanswered by the network, the first is asked of Redis in the end.
+    client.say(&[command("GET k"), command("MGET k j"), command("SET last 1")].concat());
+    let mut seen = vec![];
+    while !seen.iter().any(|line: &String| line.contains("\"last\"")) {
+        seen.push(monitor.answer());
+    }
+    let at = |what: &str| seen.iter().position(|line| line.contains(what)).expect(what);
+    assert!(at("\"GET\" \"k\"") < at("\"MGET\""), "{seen:?}");
 }

@@ -242,6 +242,30 @@ fn a_transaction_is_at_the_store_of_its_first_key() {
     assert_eq!(client.ask(&format!("MGET {a} {b}")), "*2\r\n$1\r\n7\r\n$1\r\n6\r\n");
 }
 
+/// It would be carried out at the store of the transaction alone.
+#[test]
+fn what_is_about_all_stores_is_refused_where_a_connection_is_at_one() {
+    let rack = Rack::start();
+    let [a, b, _] = keys();
+    let mut client = rack.gateway.speak();
+    for key in [&a, &b] {
+        assert_eq!(client.ask(&format!("SET {key} 1")), "+OK\r\n");
+    }
+    for begins in [vec!["MULTI".into(), format!("GET {a}")], vec![format!("WATCH {a}")]] {
+        begins.iter().for_each(|line| assert!(client.ask(line).starts_with('+'), "{line}"));
+        for line in ["FLUSHALL", "DBSIZE", "KEYS *", "SCAN 0", "SCRIPT LOAD return(1)"] {
+            let said = client.ask(line);
+            assert!(said.starts_with("-ERR several stores: "), "{line}: {said}");
+        }
+        if begins.len() > 1 {
+            assert!(client.ask("EXEC").starts_with("-EXECABORT "));
+        } else {
+            assert_eq!(client.ask("UNWATCH"), "+OK\r\n");
+        }
+    }
+    assert_eq!(client.ask("DBSIZE"), ":2\r\n");
+}
+
 #[test]
 fn who_waits_waits_at_the_key_s_store_and_is_known_there() {
     let rack = Rack::start();

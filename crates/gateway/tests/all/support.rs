@@ -169,6 +169,8 @@ pub struct MadeUpServer {
     parser: RequestParser,
     /// The one command that it has.
     command: &'static str,
+    /// What it calls its run.
+    run: Box<dyn Fn() -> &'static str + Send>,
 }
 
 impl MadeUpServer {
@@ -178,7 +180,13 @@ impl MadeUpServer {
 
     /// One that has this command, a read, and calls its run the same.
     pub fn with_command(stream: TcpStream, command: &'static str) -> MadeUpServer {
-        MadeUpServer { stream, buffer: vec![], parser: RequestParser::default(), command }
+        let (parser, run) = (RequestParser::default(), Box::new(move || command));
+        MadeUpServer { stream, buffer: vec![], parser, command, run }
+    }
+
+    /// It calls its run so, whenever it is asked.
+    pub fn of_run(self, run: impl Fn() -> &'static str + Send + 'static) -> MadeUpServer {
+        MadeUpServer { run: Box::new(run), ..self }
     }
 
     /// The next command of a client, as its words; `None`: the connection has ended.
@@ -204,7 +212,7 @@ impl MadeUpServer {
                     self.answer(row.as_bytes());
                 }
                 "INFO server" | "INFO replication" => {
-                    let text = format!("run_id:{}", self.command);
+                    let text = format!("run_id:{}\r\nrole:master", (self.run)());
                     self.answer(format!("${}\r\n{text}\r\n", text.len()).as_bytes());
                 }
                 _ => return Some(words),
