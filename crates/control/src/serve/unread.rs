@@ -1,8 +1,8 @@
 //! Answers that a peer asked for and does not take. By HTTP/2 a peer says how many bytes it takes
 //! of each answer: one that takes none, and reads the connection all the same, would keep its
 //! answers here for ever, for TCP has nothing that waits. So each answer is followed until its last
-//! byte is on its way, and a connection ends on which one has waited too long without a byte's being
-//! taken.
+//! byte is on its way, and a connection ends on which one has waited too long without a byte's
+//! being taken.
 //!
 //! Streams of gRPC are not followed: they last as long as switches and stores do, and what waits in
 //! them is bounded by their senders. What else is served is complete when it is handed over here,
