@@ -11,15 +11,19 @@ use crate::{
     words::{Span, Words},
 };
 
+/// Bytes of one command, with its lengths: what Redis keeps of a client at most
+/// (`client-query-buffer-limit`).
+const MAX_COMMAND: usize = 1 << 30;
 /// Bytes after which a line that does not end is refused. Redis's own limit.
 const MAX_LINE: usize = 64 << 10;
 /// Words for which a parser keeps the memory from one command to the next.
 const KEEP_WORDS: usize = 1024;
 
-/// What a command may be. The defaults are Redis's.
+/// What a command may be. The defaults are Redis's, up to version 6: later ones take any number of
+/// words, each of which costs memory before anybody has logged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest word in bytes, below 2 GiB.
+    /// Longest word in bytes; all of a command has 1 GiB at most.
     pub word_bytes: usize,
     /// Words in one command.
     pub words: usize,
@@ -27,7 +31,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { word_bytes: 512 << 20, words: i32::MAX as usize }
+        Limits { word_bytes: 512 << 20, words: 1 << 20 }
     }
 }
 
@@ -156,7 +160,7 @@ impl RequestParser {
             let len = len.and_then(|len| usize::try_from(len).ok());
             let len = len.filter(|len| *len <= limits.word_bytes).ok_or(ProtocolError::Length)?;
             let word = end + 2;
-            if word + len > u32::MAX as usize {
+            if word + len > MAX_COMMAND {
                 return Err(ProtocolError::Length);
             }
             self.wanted = word + len + 2;

@@ -96,6 +96,27 @@ fn a_parser_says_how_much_is_to_come_of_a_long_word() {
     assert_eq!(parser.wanted(), 0);
 }
 
+#[test]
+fn a_command_that_is_longer_than_redis_keeps_is_refused() {
+    let next = |buffer: &[u8]| {
+        let (mut parser, mut skipped) = (RequestParser::default(), 0);
+        parser.next(buffer, &Limits::default(), &mut skipped).map(|found| found.is_some())
+    };
+    assert_eq!(next(b"*1048576\r\n"), Ok(false));
+    assert_eq!(next(b"*1048577\r\n"), Err(ProtocolError::Count));
+    assert_eq!(ProtocolError::Count.to_string(), "Protocol error: invalid multibulk length");
+    // One word of the greatest length is taken, and not a second one.
+    let long = 512 << 20;
+    let head = format!("*2\r\n${long}\r\n");
+    let rest = head.len() + long;
+    let mut buffer = vec![0; rest];
+    buffer[..head.len()].copy_from_slice(head.as_bytes());
+    buffer.extend_from_slice(b"\r\n");
+    assert_eq!(next(&buffer), Ok(false));
+    buffer.extend_from_slice(format!("${long}\r\n").as_bytes());
+    assert_eq!(next(&buffer), Err(ProtocolError::Length));
+}
+
 fn owned(commands: &[&[&[u8]]]) -> Vec<Vec<Vec<u8>>> {
     commands.iter().map(|words| words.iter().map(|word| word.to_vec()).collect()).collect()
 }
