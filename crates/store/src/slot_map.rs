@@ -47,6 +47,8 @@ pub struct Shard {
     pub replicas: Vec<NodeAddress>,
     /// The first and the last of each run of its slots, in ascending order.
     pub slots: Vec<(u16, u16)>,
+    /// More than half of the masters say themselves that this one is a master with slots.
+    pub is_agreed: bool,
 }
 
 impl SlotMap {
@@ -74,7 +76,8 @@ impl SlotMap {
             let at = *places.entry(&node.id).or_insert_with(|| {
                 let (id, master) = (node.id.clone(), address_of(&node.id, views));
                 let master = master.unwrap_or_else(|| node.address.clone());
-                shards.push(Shard { id, master, replicas: vec![], slots: vec![] });
+                let (replicas, slots) = (vec![], vec![]);
+                shards.push(Shard { id, master, replicas, slots, is_agreed: false });
                 shards.len() - 1
             });
             owners[usize::from(slot)] = at as u16;
@@ -86,12 +89,23 @@ impl SlotMap {
         if shards.is_empty() {
             return Err("no node has slots: expected a Redis Cluster that was created".into());
         }
-        let heard = views.iter().filter(|view| places.contains_key(&view.myself)).count();
+        let of_masters = || views.iter().filter(|view| places.contains_key(&view.myself));
+        let heard = of_masters().count();
         if heard * 2 <= shards.len() {
             return Err(format!(
                 "{heard} of {} masters have answered: expected more than half of them, for the others may know better",
                 shards.len()
             ));
+        }
+        let mut named_by = vec![0; shards.len()];
+        for node in of_masters().flat_map(|view| &view.nodes) {
+            if let Some(at) = places.get(&node.id).filter(|_| node.is_master_with_slots()) {
+                named_by[*at] += 1;
+            }
+        }
+        let all = shards.len();
+        for (shard, named_by) in shards.iter_mut().zip(named_by) {
+            shard.is_agreed = named_by * 2 > all;
         }
         for node in nodes().filter(|node| !node.is_master && !node.is_failed) {
             let Some(at) = node.master.as_ref().and_then(|master| places.get(master)) else {
@@ -182,6 +196,8 @@ mod tests {
             assert_eq!(owned.collect::<Vec<_>>(), expected);
             assert_eq!((map.owner(99), map.owner(100), map.unowned()), (Some(0), Some(1), None));
             assert_eq!(map.shards[1].replicas.len(), 1);
+            let agreed: Vec<bool> = map.shards.iter().map(|shard| shard.is_agreed).collect();
+            assert_eq!(agreed, [true, false], "one of two has heard of the second");
         }
     }
 

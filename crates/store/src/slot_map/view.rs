@@ -54,6 +54,13 @@ pub struct ClusterNode {
     pub moving: Vec<u16>,
 }
 
+impl ClusterNode {
+    /// Whether it is one whose word counts.
+    pub fn is_master_with_slots(&self) -> bool {
+        self.is_master && !self.slots.is_empty()
+    }
+}
+
 /// What a node says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeView {
