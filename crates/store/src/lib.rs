@@ -33,6 +33,7 @@ mod server;
 mod shares;
 pub mod slot_map;
 mod status;
+mod tcp;
 mod unix_socket;
 
 pub use config::{BackendConfig, Config, Half, OutsideWrites};

@@ -9,20 +9,18 @@ use std::{
 };
 
 use anyhow::Context;
-use socket2::{SockRef, TcpKeepalive};
 use tls::Acceptor;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream, UnixListener},
+    net::{TcpListener, UnixListener},
     task::JoinSet,
 };
 
 use super::handshakes::Handshakes;
+use crate::tcp;
 
 /// Clients of a socket at the same time; more are told so and closed.
 const CLIENTS: usize = 10_000;
-/// A client that says nothing for so long is asked whether it is there, as by a Redis.
-const ABSENT_AFTER: Duration = Duration::from_secs(300);
 /// Pause after a failure to accept: out of descriptors, most likely.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
@@ -55,14 +53,6 @@ impl Drop for Listener {
             let _ = std::fs::remove_file(path);
         }
     }
-}
-
-/// Has a client's connection end, too, if its host has vanished: it may wait for what is others',
-/// as a blocking command does.
-fn prepare(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let asks = TcpKeepalive::new().with_time(ABSENT_AFTER).with_interval(ABSENT_AFTER / 3);
-    SockRef::from(stream).set_tcp_keepalive(&asks)
 }
 
 fn bound<T: ClientTaker>(address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -118,7 +108,7 @@ impl Listener {
                 match &self {
                     Listener::Tcp(listener) => {
                         let (stream, _) = listener.accept().await?;
-                        prepare(&stream)?;
+                        tcp::from_client(&stream)?;
                         if is_full {
                             let _ = stream.try_write(T::TOO_MANY);
                             return Ok(());
@@ -128,7 +118,7 @@ impl Listener {
                     }
                     Listener::Tls(listener, acceptor) => {
                         let (stream, peer) = listener.accept().await?;
-                        prepare(&stream)?;
+                        tcp::from_client(&stream)?;
                         if is_full {
                             return Ok(());
                         }

@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use memcached::TERMINATOR;
-use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -12,11 +11,10 @@ use tokio::{
 };
 
 use super::lives::Lives;
+use crate::tcp;
 
 /// What memcached answers to a meta no-op.
 const READY: &[u8] = b"MN\r\n";
-/// A memcached whose host says nothing for so long is asked whether it is there, and again twice.
-const ABSENT_AFTER: Duration = Duration::from_secs(10);
 
 /// The memcached behind a store.
 #[derive(Clone)]
@@ -43,8 +41,7 @@ impl Upstream {
         self.within
     }
 
-    /// A connection on which it answers. Given up, it takes along what has not arrived: behind a
-    /// partition the system would deliver a command much later.
+    /// A connection on which it answers.
     ///
     /// # Errors
     /// It is not there, or takes nobody in: what it says.
@@ -56,12 +53,7 @@ impl Upstream {
 
     async fn opened(&self) -> anyhow::Result<TcpStream> {
         let mut stream = TcpStream::connect(&*self.server).await?;
-        stream.set_nodelay(true)?;
-        stream.set_zero_linger()?;
-        let asks = TcpKeepalive::new().with_time(ABSENT_AFTER).with_interval(ABSENT_AFTER / 2);
-        let socket = SockRef::from(&stream);
-        socket.set_tcp_keepalive(&asks.with_retries(2))?;
-        socket.set_tcp_user_timeout(Some(2 * ABSENT_AFTER))?;
+        tcp::to_server(&stream)?;
         stream.write_all(TERMINATOR).await?;
         let mut answer = Vec::with_capacity(64);
         while !answer.ends_with(b"\n") {

@@ -15,6 +15,8 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
+use crate::tcp;
+
 /// What a master sends.
 pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
 /// What a master is sent.
@@ -114,8 +116,25 @@ impl Dial {
 
 async fn plain(host: &str, port: u16) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((host, port)).await?;
-    stream.set_nodelay(true)?;
-    // Given up, it takes along what has not arrived.
-    stream.set_zero_linger()?;
+    tcp::to_server(&stream)?;
     Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::SockRef;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_redis_whose_host_has_vanished_is_noticed() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = plain("127.0.0.1", listener.local_addr().unwrap().port()).await.unwrap();
+        let socket = SockRef::from(&stream);
+        assert!(socket.keepalive().unwrap());
+        let asked = (socket.tcp_keepalive_time(), socket.tcp_keepalive_interval());
+        assert_eq!((asked.0.unwrap().as_secs(), asked.1.unwrap().as_secs()), (10, 5));
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), 2);
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(20)));
+    }
 }
