@@ -27,6 +27,7 @@ mod answers;
 mod dial;
 mod eviction;
 mod follow;
+mod latest_epoch;
 mod link;
 mod master_search;
 mod masters;
@@ -139,6 +140,8 @@ struct Redis {
     link: Option<Link>,
     /// Why the link is of no use any more.
     over: Option<String>,
+    /// The master has said of its Redis Cluster, in the last batch, that it is down.
+    is_cluster_down: bool,
     refusals: Refusals,
     eviction: Eviction,
     former: FormerSessions,
@@ -157,6 +160,7 @@ impl Redis {
             notices,
             link: None,
             over: None,
+            is_cluster_down: false,
             refusals: Refusals::new(health),
             eviction: Eviction::default(),
             former: FormerSessions::default(),
@@ -280,6 +284,7 @@ impl Protocol for Redis {
 
     async fn execute(&mut self, commands: &[Command]) -> anyhow::Result<Vec<Outcome>> {
         let link = self.link.as_mut().context("not connected")?;
+        self.is_cluster_down = false;
         if commands.is_empty() {
             self.refusals.note(self.search.at(), None);
             self.is_demoted().await?;
@@ -291,6 +296,7 @@ impl Protocol for Redis {
         self.eviction.mark(&mut link.connection, commands).await?;
         let mut outcomes = carry_out(&mut link.connection, commands, how, &mut faults).await?;
         let read_ns = boot_ns();
+        self.is_cluster_down = faults.of_cluster_down;
         // Of marks alone Redis need not have been asked anything: what it is asked now proves that
         // it can be heard.
         let asks_nothing = commands.iter().all(|command| matches!(command.verb, Verb::Mark(_)));
@@ -319,8 +325,19 @@ impl Protocol for Redis {
         self.over.take().or_else(|| is_gone.then(gone))
     }
 
+    /// A master that is cut off from the rest of its Redis Cluster answers, and tells nothing of
+    /// what is written at its successor.
+    fn seen(&self, asked_ns: u64) -> Option<u64> {
+        match self.search.follower() {
+            None => Some(asked_ns),
+            Some(_) if self.is_cluster_down => None,
+            Some(follower) => Some(asked_ns.min(follower.proven_until())),
+        }
+    }
+
     fn disconnect(&mut self) {
         if let Some(link) = self.link.take() {
+            self.search.gives_up();
             self.former.add(self.search.at(), link.session);
         }
         if let Some((at, session)) = self.other_nodes.give_up_asked() {

@@ -157,6 +157,12 @@ pub(super) trait Protocol: Send + 'static {
         None
     }
 
+    /// Up to when everything has been told that was changed in the server's data, now that it has
+    /// answered what it was asked at `asked_ns`. None: the answers prove nothing of that.
+    fn seen(&self, asked_ns: u64) -> Option<u64> {
+        Some(asked_ns)
+    }
+
     /// The server, as messages name it.
     fn name(&self) -> String;
 

@@ -2,6 +2,7 @@
 //! discipline's half.
 
 mod backends;
+mod cluster;
 mod eviction;
 mod halves;
 mod memcached_port;

@@ -80,6 +80,13 @@ pub(super) fn is_of_server(error: &RedisError) -> bool {
     row(error).is_some_and(|(.., is_of_server)| *is_of_server)
 }
 
+/// Whether a node of a Redis Cluster says that it is cut off from most of the others, or that the
+/// cluster lacks some slots and serves none. Of a slot that nobody has it speaks otherwise.
+pub(super) fn is_of_cluster_down(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    error.code() == Some("CLUSTERDOWN") && detail.starts_with("The cluster is down")
+}
+
 /// What Redis said, as it said it, and what to do about it where that does not say so; or what went
 /// wrong with the connection.
 pub(super) fn words_of(error: &RedisError) -> String {
@@ -143,6 +150,10 @@ mod tests {
             assert_eq!(class_of(&answer), class, "{answer:?}");
             assert_eq!(refusal(&answer).as_ref().map(Refusal::words), words);
         }
+        let is_down = |line: &[u8]| is_of_cluster_down(&answer(line).unwrap_err());
+        assert!(is_down(b"-CLUSTERDOWN The cluster is down\r\n"));
+        assert!(is_down(b"-CLUSTERDOWN The cluster is down and only accepts read commands\r\n"));
+        assert!(!is_down(b"-CLUSTERDOWN Hash slot not served\r\n"));
         let lost = RedisError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
         assert_eq!(class_of::<Value>(&Err(lost)), Class::InDoubt);
     }

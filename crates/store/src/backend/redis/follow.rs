@@ -2,22 +2,30 @@
 //!
 //! Where its master is says a map that several nodes agree on ([`slot_map`](crate::slot_map)). It
 //! is read when there is no connection, and every second. A map has a number, and one with a lower
-//! number than that before is of nodes that have not heard of what is new: it is not believed.
+//! number than that before is of nodes that have not heard of what is new: it is not believed, but
+//! for what [`LatestEpoch`] says.
+//!
+//! A master that is cut off from the others, together with the store, goes on as one. So what it
+//! tells counts for no longer than [`MAP_LASTS`] after a map.
 
 use std::{collections::BTreeSet, time::Duration};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use redis::{ConnectionAddr, ConnectionInfo};
 use tokio::{sync::watch, task::JoinHandle};
 
-use super::{address::node_at, dial::Dial, masters::Masters};
+use super::{address::node_at, dial::Dial, latest_epoch::LatestEpoch, masters::Masters};
 use crate::{
     clock::boot_ns,
     slot_map::{MapReader, NodeAddress, Shard, SlotMap},
 };
 
-/// From one reading of the map to the next, while the store is asked anything.
+/// From the beginning of one reading of the map to that of the next, if it does not take longer.
 const READ_AGAIN: Duration = Duration::from_secs(1);
+/// For so long after nodes were asked for a map the master that it names may be taken for the
+/// master. Two readings have to fit in, each of which may wait twice for nodes that do not answer,
+/// for a second.
+const MAP_LASTS: Duration = Duration::from_secs(5);
 
 /// The shard of a store.
 pub(super) struct Follower {
@@ -26,8 +34,13 @@ pub(super) struct Follower {
     own: Vec<(u32, u32)>,
     /// The newest map that was believed.
     map: Option<SlotMap>,
+    latest: LatestEpoch,
     reading: Option<JoinHandle<anyhow::Result<SlotMap>>>,
-    read_ns: u64,
+    /// When nodes were asked for a map last, and when for the newest one that was believed.
+    asked_ns: u64,
+    believed_ns: u64,
+    /// It was said that none has been believed for too long.
+    is_lost: bool,
     /// Slots of the store that other shards have by that map, in ascending order.
     away: Vec<u32>,
     /// The masters of the shards that have those.
@@ -47,8 +60,11 @@ impl Follower {
             reader,
             own,
             map: None,
+            latest: LatestEpoch::new("nodes", "map"),
             reading: None,
-            read_ns: 0,
+            asked_ns: 0,
+            believed_ns: 0,
+            is_lost: false,
             away: vec![],
             away_at: BTreeSet::new(),
             has_lost: false,
@@ -83,15 +99,17 @@ impl Follower {
     /// They cannot be asked, or know less than they did before.
     pub async fn master(&mut self) -> anyhow::Result<ConnectionInfo> {
         self.reading = None;
-        let map = self.reader.read(&self.known()).await.context("the map of the Redis Cluster")?;
-        self.believe(map)?;
+        self.asked_ns = boot_ns();
+        let map = self.reader.read(&self.known()).await;
+        self.believe(map, boot_ns()).context("the map of the Redis Cluster")?;
         self.info().context("the Redis Cluster: nobody has any of this store's slots")
     }
 
     /// Has the map read again, unless that was done just now; it does not wait.
     pub fn doubts(&mut self) {
         let now_ns = boot_ns();
-        if self.reading.is_none() && now_ns >= self.read_ns + READ_AGAIN.as_nanos() as u64 {
+        if self.reading.is_none() && now_ns >= self.asked_ns + READ_AGAIN.as_nanos() as u64 {
+            self.asked_ns = now_ns;
             let (reader, known) = (self.reader.clone(), self.known());
             self.reading = Some(tokio::spawn(async move { reader.read(&known).await }));
         }
@@ -101,17 +119,28 @@ impl Follower {
     /// says so.
     pub async fn moved_from(&mut self, at: &ConnectionInfo) -> Option<String> {
         let reading = self.reading.take_if(|reading| reading.is_finished())?;
-        let believed = match reading.await {
-            Ok(Ok(map)) => self.believe(map),
-            Ok(Err(error)) => Err(error),
-            Err(_) => return None,
-        };
-        if let Err(error) = believed {
+        let (map, now_ns) = (reading.await.ok()?, boot_ns());
+        if let Err(error) = self.believe(map, now_ns) {
             tracing::debug!("the map of the Redis Cluster: {error:#}");
+            if now_ns >= self.proven_until() && !std::mem::replace(&mut self.is_lost, true) {
+                tracing::warn!(
+                    "backend: the map of the Redis Cluster has not been read for {MAP_LASTS:?}: {error:#}; leases of copies \
+                     lapse until it is"
+                );
+            }
             return None;
+        }
+        if std::mem::take(&mut self.is_lost) {
+            tracing::warn!("backend: the map of the Redis Cluster is read again");
         }
         let master = self.info().filter(|master| master.addr() != at.addr())?;
         Some(format!("the Redis Cluster has this store's slots at {}", master.addr()))
+    }
+
+    /// The latest time of which a master that is connected can prove that it has told of all that
+    /// was written until then: by the last map no other has its place.
+    pub fn proven_until(&self) -> u64 {
+        self.believed_ns + MAP_LASTS.as_nanos() as u64
     }
 
     /// Whether another shard has the key's slot, by the newest map.
@@ -126,15 +155,12 @@ impl Follower {
         std::mem::take(&mut self.has_lost)
     }
 
-    fn believe(&mut self, map: SlotMap) -> anyhow::Result<()> {
-        self.read_ns = boot_ns();
-        if let Some(before) = self.map.as_ref().filter(|before| before.epoch > map.epoch) {
-            bail!(
-                "the nodes that answered know map {}, and map {} was known before",
-                map.epoch,
-                before.epoch
-            );
-        }
+    fn believe(&mut self, map: anyhow::Result<SlotMap>, now_ns: u64) -> anyhow::Result<()> {
+        let map = map.inspect_err(|_| self.latest.hears_nothing())?;
+        let agreed = self.shard(&map).filter(|shard| shard.is_agreed);
+        let agreed = agreed.map(|shard| shard.master.clone());
+        self.latest.hears(map.epoch, agreed, now_ns)?;
+        self.believed_ns = self.asked_ns;
         let away = self.away(&map);
         if away.len() != self.away.len() && !away.is_empty() {
             tracing::warn!(
@@ -219,9 +245,10 @@ mod tests {
     fn the_shard_with_most_of_the_slots_is_followed_and_no_older_map() {
         let mut follower = follower(&[(0, 9)]);
         let port = |follower: &Follower| follower.info().unwrap().addr().to_string();
-        follower.believe(map(2, "0-9", "10-16383")).unwrap();
+        let believe = |follower: &mut Follower, map| follower.believe(Ok(map), 0);
+        believe(&mut follower, map(2, "0-9", "10-16383")).unwrap();
         assert_eq!((port(&follower), follower.away.len()), ("h:1".into(), 0));
-        follower.believe(map(3, "0-5", "6-16383")).unwrap();
+        believe(&mut follower, map(3, "0-5", "6-16383")).unwrap();
         assert_eq!((port(&follower), follower.away.len()), ("h:1".into(), 4));
         assert!(follower.take_lost() && !follower.take_lost());
         let key = |slot| {
@@ -230,16 +257,40 @@ mod tests {
         };
         let is_away = |slot| follower.is_away(key(slot).as_bytes());
         assert_eq!([5, 6, 9].map(is_away), [false, true, true]);
-        assert!(follower.believe(map(2, "0-9", "10-16383")).is_err());
-        follower.believe(map(3, "0-7", "8-16383")).unwrap();
+        assert!(believe(&mut follower, map(2, "0-9", "10-16383")).is_err());
+        believe(&mut follower, map(3, "0-7", "8-16383")).unwrap();
         assert!(!follower.take_lost(), "some came back");
         // What the other shard's next master has of these slots may be less.
         let successor = map_with("c h:3@4", 4, "0-7", "8-16383");
-        follower.believe(successor.clone()).unwrap();
+        believe(&mut follower, successor.clone()).unwrap();
         assert!(follower.take_lost());
-        follower.believe(successor).unwrap();
+        believe(&mut follower, successor).unwrap();
         assert!(!follower.take_lost());
-        follower.believe(map(5, "0-2", "3-16383")).unwrap();
+        believe(&mut follower, map(5, "0-2", "3-16383")).unwrap();
         assert_eq!((port(&follower), follower.away.len()), ("h:2".into(), 3));
+    }
+
+    #[test]
+    fn a_cluster_whose_numbers_have_begun_again_is_believed_after_a_while() {
+        let mut follower = follower(&[(0, 9)]);
+        let mut hears = |map, at_s: u64| follower.believe(Ok(map), at_s * 1_000_000_000).is_ok();
+        assert!(hears(map(9, "0-9", "10-16383"), 0));
+        let again = map(2, "0-9", "10-16383");
+        assert_eq!([1, 10, 11].map(|at_s| hears(again.clone(), at_s)), [false, false, true]);
+    }
+
+    #[test]
+    fn what_a_master_tells_counts_for_a_while_after_a_map() {
+        let mut follower = follower(&[(0, 9)]);
+        let lasts_ns = MAP_LASTS.as_nanos() as u64;
+        let mut hears = |asked_ns, map| {
+            follower.asked_ns = asked_ns;
+            let _ = follower.believe(map, asked_ns + 70);
+            follower.proven_until() - lasts_ns
+        };
+        assert_eq!(hears(100, Ok(map(2, "0-9", "10-16383"))), 100);
+        assert_eq!(hears(200, Err(anyhow::anyhow!("1 of 3"))), 100);
+        assert_eq!(hears(300, Ok(map(1, "0-9", "10-16383"))), 100);
+        assert_eq!(hears(400, Ok(map(2, "0-9", "10-16383"))), 400);
     }
 }

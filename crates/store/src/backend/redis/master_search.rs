@@ -1,6 +1,6 @@
 //! Where the master is: who says so, and where it was last.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use redis::{ConnectionAddr, ConnectionInfo};
@@ -12,6 +12,7 @@ use super::{
     link::{self, Contact, Link},
     names::{Names, Server, name_of},
     sentinel::Sentinels,
+    sessions::Session,
     upstream::MasterPlace,
 };
 use crate::{
@@ -49,7 +50,11 @@ pub(super) struct MasterSearch {
     asked_ns: u64,
     /// Where it was last.
     at: Server,
-    /// The same, for connections that are not the store's own.
+    /// The last connection there whose process is known.
+    session: Option<Session>,
+    /// When a connection there was given up.
+    given_up: Instant,
+    /// Where it was, for connections that are not the store's own.
     place: watch::Sender<MasterPlace>,
     dial: Dial,
 }
@@ -58,7 +63,8 @@ impl MasterSearch {
     /// One that takes the master to be at `at` until it has been connected to.
     pub fn new(guide: Guide, at: ConnectionInfo, dial: Dial, resolver: Resolver) -> MasterSearch {
         let at = Server::given(at);
-        let place = watch::Sender::new(MasterPlace { server: at.clone(), was_left: false });
+        let since = Instant::now();
+        let place = watch::Sender::new(MasterPlace { server: at.clone(), was_left: false, since });
         MasterSearch {
             guide,
             named: vec![],
@@ -68,6 +74,8 @@ impl MasterSearch {
             asking: None,
             asked_ns: 0,
             at,
+            session: None,
+            given_up: since,
             place,
             dial,
         }
@@ -135,23 +143,44 @@ impl MasterSearch {
             failed.insert(0, format!("{error:#}"));
             anyhow!(failed.join("; "))
         })?;
-        self.is_at(server);
+        self.is_at(server, link.session.as_ref());
         Ok(link)
     }
 
-    /// The master is there.
-    fn is_at(&mut self, server: Server) {
+    /// The master is there, and knows the store's connection as this. Another process than before
+    /// has none of the connections that were made to that one, which may not have ended them: its
+    /// host may have lost power. Those that were begun when the store's own was given up may be to
+    /// either.
+    fn is_at(&mut self, server: Server, session: Option<&Session>) {
+        let before = self.session.as_ref().zip(session);
+        let is_other = before.is_some_and(|(before, now)| !before.is_with_same(now));
+        self.session = session.or(self.session.as_ref()).cloned();
+        let given_up = self.given_up;
         self.place.send_if_modified(|place| {
             let moved = place.server.at() != server.at() || place.was_left;
-            *place = MasterPlace { server: server.clone(), was_left: false };
-            moved
+            if moved {
+                place.since = Instant::now();
+            } else if is_other {
+                place.since = place.since.max(given_up);
+            }
+            place.server = server.clone();
+            place.was_left = false;
+            moved || is_other
         });
         self.at = server;
     }
 
+    /// The connection to the master was given up.
+    pub fn gives_up(&mut self) {
+        self.given_up = Instant::now();
+    }
+
     /// Another Redis is the master: clients ask this one nothing any more either.
     pub fn leave(&self) {
-        self.place.send_modify(|place| place.was_left = true);
+        self.place.send_modify(|place| {
+            place.was_left = true;
+            place.since = Instant::now();
+        });
     }
 
     /// Why the master is not the one that is connected any more, as far as those who were asked
@@ -165,8 +194,10 @@ impl MasterSearch {
                 sentinels.moved_from(named).await
             }
             Guide::Cluster(follower) => {
+                // What has been read is taken first, so that the next reading begins at once.
+                let moved = follower.moved_from(named).await;
                 follower.doubts();
-                follower.moved_from(named).await
+                moved
             }
         };
         match moved {
@@ -273,4 +304,36 @@ async fn ask_servers(
         }
     }
     Err(anyhow!(failed.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use redis::Value;
+
+    use super::*;
+    use crate::backend::redis::Upstream;
+
+    #[test]
+    fn another_process_at_the_same_address_is_another_master() {
+        let at = Server::given("redis://127.0.0.1:1".parse().unwrap());
+        let dial = Dial::new(None, Duration::from_secs(1));
+        let guide = Guide::Servers(vec![at.info.clone()]);
+        let mut search = MasterSearch::new(guide, at.info.clone(), dial, Resolver::default());
+        let session = |run_id: &str| {
+            let info = format!("run_id:{run_id}\r\n");
+            Session::in_answers(&[Value::Int(7), Value::BulkString(info.into())])
+        };
+        let upstream = Upstream::new(search.place(), search.dial.clone(), None, true);
+        // (what it says of itself, whether connections of before count no more)
+        let rows = [(Some("a"), false), (Some("a"), false), (None, false), (Some("b"), true)];
+        for (run_id, moves) in rows {
+            let mut before = upstream.anew();
+            search.gives_up();
+            let mut after = upstream.anew();
+            search.is_at(at.clone(), run_id.and_then(session).as_ref());
+            assert_eq!(before.moves().now_or_never().is_some(), moves, "{run_id:?}");
+            assert_eq!(after.moves().now_or_never(), None, "it may be to the new one");
+        }
+    }
 }

@@ -12,7 +12,7 @@
 use anyhow::Context;
 use redis::{Pipeline, Value, aio::MultiplexedConnection};
 
-use super::answers::{Class, class_of, is_of_server, lost, refusal, words_of};
+use super::answers::{Class, class_of, is_of_cluster_down, is_of_server, lost, refusal, words_of};
 use crate::{
     backend::remote::{Command, OnlyIf, Outcome, SMALL, Verb},
     clock::boot_ns,
@@ -25,12 +25,15 @@ pub(super) struct Faults {
     pub of_server: Option<String>,
     /// Those of one after which the connection is of no use.
     pub over: Option<String>,
+    /// One says that its Redis Cluster is down.
+    pub of_cluster_down: bool,
 }
 
 impl Faults {
     /// An answer has come.
     fn see(&mut self, answer: &redis::RedisResult<Value>) {
         let Err(error) = answer else { return };
+        self.of_cluster_down |= is_of_cluster_down(error);
         if is_of_server(error) {
             self.of_server.get_or_insert_with(|| words_of(error));
         }

@@ -1,8 +1,8 @@
 //! Follows a master that Sentinels name.
 //!
 //! One Sentinel is not believed alone: more than half of those that are listed have to answer, and
-//! of what they say that with the highest config epoch counts, which each failover raises. An
-//! answer with a lower one than the last is of Sentinels that have not heard of what is new.
+//! of what they say that with the highest config epoch counts, which each failover raises. Of an
+//! answer with a lower one than the last decides [`LatestEpoch`].
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Value};
 use tokio::{task::JoinHandle, time::timeout};
 
-use super::{address::address, dial::Dial};
+use super::{address::address, dial::Dial, latest_epoch::LatestEpoch};
 use crate::{clock::boot_ns, slot_map::NodeAddress};
 
 /// From one question to the Sentinels to the next, while the store is asked anything.
@@ -24,6 +24,9 @@ struct NamedMaster {
     epoch: u64,
 }
 
+/// What Sentinels say, and whether more than half of those that are listed say the same.
+type Answer = (NamedMaster, bool);
+
 /// The Sentinels of one master.
 pub(super) struct Sentinels {
     sentinels: Vec<ConnectionInfo>,
@@ -32,9 +35,8 @@ pub(super) struct Sentinels {
     /// Its name.
     name: String,
     dial: Dial,
-    /// That of the newest answer that was believed.
-    epoch: u64,
-    asking: Option<JoinHandle<anyhow::Result<NamedMaster>>>,
+    latest: LatestEpoch,
+    asking: Option<JoinHandle<anyhow::Result<Answer>>>,
     asked_ns: u64,
 }
 
@@ -73,7 +75,7 @@ impl Sentinels {
             master: master.map_err(|_| wrong())?,
             name: name.into(),
             dial,
-            epoch: 0,
+            latest: LatestEpoch::new("Sentinels", "failover"),
             asking: None,
             asked_ns: 0,
         })
@@ -91,8 +93,8 @@ impl Sentinels {
     pub async fn master(&mut self) -> anyhow::Result<ConnectionInfo> {
         self.asking = None;
         let asked = ask_all(self.sentinels.clone(), self.name.clone(), self.dial.clone());
-        let named = asked.await?;
-        self.believe(named)
+        let answer = asked.await;
+        self.believe(answer, boot_ns())
     }
 
     /// Has the Sentinels asked again, unless that was done just now; it does not wait.
@@ -107,12 +109,8 @@ impl Sentinels {
     /// Why the master is not the one that is connected, if Sentinels have said so meanwhile.
     pub async fn moved_from(&mut self, at: &ConnectionInfo) -> Option<String> {
         let asking = self.asking.take_if(|asking| asking.is_finished())?;
-        let named = match asking.await {
-            Ok(Ok(named)) => self.believe(named),
-            Ok(Err(error)) => Err(error),
-            Err(_) => return None,
-        };
-        match named {
+        let answer = asking.await.ok()?;
+        match self.believe(answer, boot_ns()) {
             Ok(master) if master.addr() == at.addr() => None,
             Ok(master) => Some(format!("the Sentinels have {} at {}", self.name, master.addr())),
             Err(error) => {
@@ -122,15 +120,15 @@ impl Sentinels {
         }
     }
 
-    fn believe(&mut self, named: NamedMaster) -> anyhow::Result<ConnectionInfo> {
-        self.asked_ns = boot_ns();
-        ensure!(
-            named.epoch >= self.epoch,
-            "the Sentinels that answered know failover {}, and failover {} was known before",
-            named.epoch,
-            self.epoch
-        );
-        self.epoch = named.epoch;
+    fn believe(
+        &mut self,
+        answer: anyhow::Result<Answer>,
+        now_ns: u64,
+    ) -> anyhow::Result<ConnectionInfo> {
+        let (named, is_of_most) = answer.inspect_err(|_| self.latest.hears_nothing())?;
+        self.asked_ns = now_ns;
+        let agreed = is_of_most.then(|| named.at.clone());
+        self.latest.hears(named.epoch, agreed, now_ns)?;
         let at = ConnectionAddr::Tcp(named.at.host, named.at.port);
         Ok(self.master.clone().set_addr(at))
     }
@@ -140,7 +138,7 @@ async fn ask_all(
     sentinels: Vec<ConnectionInfo>,
     name: String,
     dial: Dial,
-) -> anyhow::Result<NamedMaster> {
+) -> anyhow::Result<Answer> {
     let all = sentinels.len();
     let answers = join_all(sentinels.into_iter().map(|at| ask(at, &name, &dial))).await;
     let (mut named, mut failed) = (vec![], vec![]);
@@ -157,14 +155,15 @@ async fn ask_all(
 }
 
 /// What counts of what some of so many Sentinels say.
-fn newest(named: Vec<NamedMaster>, all: usize) -> Result<NamedMaster, String> {
+fn newest(named: Vec<NamedMaster>, all: usize) -> Result<Answer, String> {
     let heard = named.len();
     let epoch = named.iter().map(|named| named.epoch).max();
     let newest: Vec<NamedMaster> =
         named.into_iter().filter(|named| Some(named.epoch) == epoch).collect();
     // One that has not heard of all of a failover is not believed before others.
     let votes = |one: &&NamedMaster| newest.iter().filter(|other| other == one).count();
-    let chosen = newest.iter().max_by_key(votes).cloned();
+    let chosen = newest.iter().max_by_key(votes);
+    let chosen = chosen.map(|chosen| (chosen.clone(), votes(&chosen) * 2 > all));
     chosen.filter(|_| heard * 2 > all).ok_or_else(|| {
         format!(
             "{heard} of {all} Sentinels have answered: expected more than half of them, for the others may know better"
@@ -233,14 +232,33 @@ mod tests {
     #[test]
     fn most_of_the_sentinels_have_to_answer_and_the_newest_word_counts() {
         let named = |port, epoch| NamedMaster { at: NodeAddress { host: "h".into(), port }, epoch };
-        let port = |said: &[NamedMaster]| newest(said.to_vec(), 3).map(|named| named.at.port);
-        assert_eq!(port(&[named(1, 1), named(2, 2)]), Ok(2));
-        assert_eq!(port(&[named(1, 5), named(2, 2), named(2, 2)]), Ok(1));
-        assert_eq!(port(&[named(2, 5), named(2, 5), named(1, 5)]), Ok(2));
+        let port = |said: &[NamedMaster]| {
+            newest(said.to_vec(), 3).map(|(named, is_of_most)| (named.at.port, is_of_most))
+        };
+        assert_eq!(port(&[named(1, 1), named(2, 2)]), Ok((2, false)));
+        assert_eq!(port(&[named(1, 5), named(2, 2), named(2, 2)]), Ok((1, false)));
+        assert_eq!(port(&[named(2, 5), named(2, 5), named(1, 5)]), Ok((2, true)));
         assert!(port(&[named(1, 1)]).unwrap_err().starts_with("1 of 3 Sentinels"));
         let mut follower = sentinels("h:1/m").unwrap();
-        assert!(follower.believe(named(2, 2)).is_ok() && follower.believe(named(3, 2)).is_ok());
-        assert!(follower.believe(named(1, 1)).is_err());
+        let mut hears = |port, epoch, is_of_most, at_s: u64| {
+            follower.believe(Ok((named(port, epoch), is_of_most)), at_s * 1_000_000_000).is_ok()
+        };
+        assert!(hears(2, 2, false, 1) && hears(3, 2, false, 1));
+        assert!(!hears(1, 1, true, 1));
+    }
+
+    /// As after SENTINEL REMOVE and MONITOR at each of them.
+    #[test]
+    fn sentinels_whose_numbers_have_begun_again_are_believed_after_a_while() {
+        let named = |epoch| NamedMaster { at: NodeAddress { host: "h".into(), port: 1 }, epoch };
+        let mut follower = sentinels("h:1/m").unwrap();
+        let mut hears = |epoch, is_of_most, at_s: u64| {
+            follower.believe(Ok((named(epoch), is_of_most)), at_s * 1_000_000_000).is_ok()
+        };
+        assert!(hears(7, true, 0));
+        assert_eq!([1, 5, 10, 11].map(|at_s| hears(0, true, at_s)), [false, false, false, true]);
+        assert!(hears(1, false, 12));
+        assert_eq!([13, 20, 30].map(|at_s| hears(0, false, at_s)), [false; 3], "they do not agree");
     }
 
     #[test]

@@ -1,9 +1,22 @@
-//! Connections to Redis: how they are made and given up.
+//! Connections to Redis: how they are made and given up, and what answers on them prove.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
+use bytes::{Buf, BytesMut};
 use redis::ConnectionInfo;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use resp::{Limits, RequestParser};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+    time::timeout,
+};
 
 use super::*;
 
@@ -80,4 +93,142 @@ async fn a_proxy_that_hangs_up_on_hello_is_served_from_and_a_redis_is_asked_agai
     assert!(proxy.is_some_and(|why| why.starts_with("HELLO 3: ")));
     let redis = hangs_up_and_says(b"*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n").await;
     assert!(redis.unwrap_err().contains("has closed the connection"));
+}
+
+/// Ends a test that hangs; nothing takes that long.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A master of a Redis Cluster, by the text that it has of that.
+#[derive(Clone)]
+struct FakeNode {
+    map: String,
+    /// What it answers to GETRANGE.
+    read: Arc<Mutex<&'static str>>,
+    /// How often it was asked for the map.
+    asked: Arc<AtomicUsize>,
+}
+
+impl FakeNode {
+    fn starts(map: String, listener: TcpListener) -> (FakeNode, JoinHandle<()>) {
+        let read = Arc::new(Mutex::new("$1\r\nv\r\n"));
+        let node = FakeNode { map, read, asked: Arc::default() };
+        let serves = node.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(serves.clone().serves(stream));
+            }
+        });
+        (node, task)
+    }
+
+    async fn serves(self, mut stream: TcpStream) {
+        let (mut parser, mut said) = (RequestParser::default(), BytesMut::new());
+        while stream.read_buf(&mut said).await.is_ok_and(|len| len > 0) {
+            let mut skipped = 0;
+            while let Some(request) = parser.next(&said, &Limits::default(), &mut skipped).unwrap()
+            {
+                let answer = self.answer(request.words.get(0).unwrap());
+                let len = request.bytes.len();
+                said.advance(skipped + len);
+                if stream.write_all(answer.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn answer(&self, name: &[u8]) -> String {
+        match name {
+            b"ROLE" => "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n".into(),
+            b"GETRANGE" => self.read.lock().unwrap().to_string(),
+            b"PTTL" => ":-1\r\n".into(),
+            b"CLUSTER" => {
+                self.asked.fetch_add(1, SeqCst);
+                format!("${}\r\n{}\r\n", self.map.len(), self.map)
+            }
+            _ => "+OK\r\n".into(),
+        }
+    }
+}
+
+/// Masters with these slots; and a store's connection to the first, not made yet.
+async fn cluster(slots: &[&str]) -> (Vec<(FakeNode, JoinHandle<()>)>, Redis) {
+    let mut listeners = vec![];
+    for _ in slots {
+        listeners.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
+    }
+    let places: Vec<_> = listeners.iter().map(|one| one.local_addr().unwrap()).collect();
+    let map = |own: usize| {
+        let rows = (0..).zip(places.iter().zip(slots)).map(|(id, (at, slots))| {
+            let own = if id == own { "myself," } else { "" };
+            format!("m{id} {at}@1 {own}master - 0 0 {id} connected {slots}\n")
+        });
+        rows.collect::<String>()
+    };
+    let started = (0..).zip(listeners).map(|(id, at)| FakeNode::starts(map(id), at));
+    let given = addresses(&[format!("redis://{}", places[0])], None).unwrap();
+    let dial = Dial::new(None, Duration::from_secs(1));
+    let first = given[0].clone();
+    let guide = Guide::Cluster(Follower::new(given, dial.clone(), vec![(0, 9)]));
+    let search = MasterSearch::new(guide, first, dial.clone(), Default::default());
+    (started.collect(), Redis::new(search, OtherNodes::new(dial), None, Health::new()))
+}
+
+/// Asks until it is so.
+async fn until(redis: &mut Redis, is_so: impl Fn(&Redis) -> bool) {
+    let asks = async {
+        while !is_so(redis) {
+            redis.execute(&[]).await.unwrap();
+        }
+    };
+    timeout(PATIENCE, asks).await.expect("it comes to that");
+}
+
+#[tokio::test]
+async fn a_master_of_a_cluster_proves_nothing_for_long_when_most_masters_cannot_be_asked() {
+    let (nodes, mut redis) = cluster(&["0-9", "10-99", "100-16383"]).await;
+    redis.connect().await.unwrap();
+    let latest = |redis: &Redis| redis.seen(u64::MAX).unwrap();
+    assert_eq!(redis.seen(1), Some(1));
+    let first = latest(&redis);
+    assert!(first < u64::MAX, "what was asked later is not proven yet");
+    // Two of three are enough.
+    nodes[2].1.abort();
+    until(&mut redis, |redis| latest(redis) > first).await;
+    nodes[1].1.abort();
+    let asked = |more: usize| {
+        let (asked, now) = (nodes[0].0.asked.clone(), nodes[0].0.asked.load(SeqCst));
+        move |_: &Redis| asked.load(SeqCst) >= now + more
+    };
+    // A reading may be under way.
+    until(&mut redis, asked(2)).await;
+    let last = latest(&redis);
+    until(&mut redis, asked(2)).await;
+    assert_eq!(latest(&redis), last, "it is alone, and says that it is a master");
+}
+
+#[tokio::test]
+async fn a_master_that_takes_its_cluster_for_down_proves_nothing() {
+    let (nodes, mut redis) = cluster(&["0-16383"]).await;
+    redis.connect().await.unwrap();
+    let verb = Verb::Get { track: false, most: 9, large: None };
+    let name = b"k".to_vec();
+    let get = Command { ticket: 1, tenant: 0, name, version: 1, compared: None, verb };
+    // (what it answers to a read, whether it has told all that was written before)
+    let rows = [
+        ("$1\r\nv\r\n", true),
+        ("-CLUSTERDOWN The cluster is down\r\n", false),
+        // It has no such slot, and is well.
+        ("-CLUSTERDOWN Hash slot not served\r\n", true),
+    ];
+    for (answer, proves) in rows {
+        *nodes[0].0.read.lock().unwrap() = answer;
+        redis.execute(std::slice::from_ref(&get)).await.unwrap();
+        assert_eq!(redis.seen(1).is_some(), proves, "{answer}");
+    }
+    *nodes[0].0.read.lock().unwrap() = rows[1].0;
+    redis.execute(std::slice::from_ref(&get)).await.unwrap();
+    redis.execute(&[]).await.unwrap();
+    assert_eq!(redis.seen(1), Some(1), "by the map");
 }

@@ -36,12 +36,16 @@ pub(super) struct MasterPlace {
     pub server: Server,
     /// Another one is the master by now, and is being looked for: nothing is to be asked here.
     pub was_left: bool,
+    /// Connections that were begun before then are none to it.
+    pub since: Instant,
 }
 
 /// Where the master is.
 #[derive(Clone)]
 pub(crate) struct Upstream {
     master: watch::Receiver<MasterPlace>,
+    /// When a connection to it was begun: see [`Upstream::anew`].
+    begun: Instant,
     dial: Dial,
     /// How long it has for an answer.
     within: Duration,
@@ -58,7 +62,18 @@ impl Upstream {
         is_tracked: bool,
     ) -> Upstream {
         let within = dial.within;
-        Upstream { master, dial, within, masters, is_tracked }
+        Upstream { master, begun: Instant::now(), dial, within, masters, is_tracked }
+    }
+
+    /// One node of a Redis Cluster, by itself.
+    #[cfg(test)]
+    pub fn of_node(at: &NodeAddress) -> Upstream {
+        let info = format!("redis://{at}").parse().expect("an address");
+        let place =
+            MasterPlace { server: Server::given(info), was_left: false, since: Instant::now() };
+        let dial = Dial::new(None, Duration::from_secs(90));
+        let masters = watch::channel(Masters::default()).1;
+        Upstream::new(watch::channel(place).1, dial, Some(masters), true)
     }
 
     /// Whether the store is told of what is written in it under keys that nobody has held.
@@ -116,16 +131,15 @@ impl Upstream {
         self.dial.named(place.server.name.as_ref().filter(|_| place.server.at() == at))
     }
 
-    /// The same, which knows where the master is now.
+    /// The same, for a connection that is begun now.
     pub fn anew(&self) -> Upstream {
-        let mut upstream = self.clone();
-        upstream.master.mark_unchanged();
-        upstream
+        Upstream { begun: Instant::now(), ..self.clone() }
     }
 
-    /// Waits until the master is another than [`Upstream::anew`] has seen.
+    /// Waits until the master is another than when the connection was begun.
     pub async fn moves(&mut self) {
-        if self.master.changed().await.is_err() {
+        let begun = self.begun;
+        if self.master.wait_for(|place| begun <= place.since).await.is_err() {
             std::future::pending().await
         }
     }

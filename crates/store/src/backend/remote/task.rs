@@ -168,8 +168,9 @@ impl<P: Protocol> Task<P> {
                 // Maybe there is another server: its values are not what copies are of.
                 Some(why) => self.give_up(why, true),
                 None if self.watched => {
-                    let seen = OutsideEvent::Seen(asked);
-                    let _ = self.queue.completions.send(Completion::Outside(seen));
+                    if let Some(seen) = self.protocol.seen(asked).map(OutsideEvent::Seen) {
+                        let _ = self.queue.completions.send(Completion::Outside(seen));
+                    }
                 }
                 None => {}
             }
