@@ -54,7 +54,8 @@ impl Leg {
     /// To a node, which is told what the client has said of itself: commands, so many.
     ///
     /// # Errors
-    /// There is nobody who answers.
+    /// There is nobody who answers, or it refuses what the client has said: it would carry out as
+    /// somebody else what it is asked.
     pub async fn open(
         upstream: &Upstream,
         at: &NodeAddress,
@@ -68,7 +69,10 @@ impl Leg {
             leg.writes.write_all(WHO).await?;
             leg.writes.flush().await?;
             for _ in 0..greeting.len() {
-                leg.reply().await?;
+                let reply = leg.reply().await?;
+                let words = String::from_utf8_lossy(reply.get(1..).unwrap_or_default());
+                let is_refused = matches!(reply.first(), Some(b'-' | b'!'));
+                anyhow::ensure!(!is_refused, "it refuses the client: {}", words.trim());
             }
             let who = [leg.reply().await?, leg.reply().await?];
             let who: Vec<_> =
@@ -163,5 +167,58 @@ pub(super) async fn travel(
     match answered {
         Ok(answer) => Arrival::Answered(answer, leg),
         Err(error) => Arrival::Lost(format!("the node at {}: {error:#}", to.at), leg.session),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What becomes of a client at a node that answers this to its AUTH.
+    async fn arrives(answer: &str) -> Arrival {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let to = Redirect { at: NodeAddress { host: "127.0.0.1".into(), port }, asking: false };
+        let mut greeting = Greeting::default();
+        greeting.hears("auth", &Bytes::from_static(b"AUTH alice secret\r\n"));
+        let command = KeptCommand { bytes: "GET k\r\n".into(), writes: false, waits: false };
+        let upstream = Upstream::of_node(&to.at);
+        let travels = travel(upstream, None, greeting, to, command);
+        let serves = async {
+            let (mut node, _) = listener.accept().await.unwrap();
+            let (mut said, mut told) = (BytesMut::new(), 0);
+            loop {
+                let lines = String::from_utf8_lossy(&said).lines().count();
+                for line in String::from_utf8_lossy(&said).lines().skip(told) {
+                    let answer = match line {
+                        "AUTH alice secret" => answer,
+                        "GET k" => "$1\r\nv\r\n",
+                        _ => "+OK\r\n",
+                    };
+                    node.write_all(answer.as_bytes()).await.unwrap();
+                }
+                told = lines;
+                if node.read_buf(&mut said).await.unwrap() == 0 {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        tokio::select! {
+            arrival = travels => arrival,
+            () = serves => unreachable!("it serves for ever"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_node_that_refuses_who_the_client_is_is_asked_nothing() {
+        assert!(
+            matches!(arrives("+OK\r\n").await, Arrival::Answered(answer, _) if answer == "$1\r\nv\r\n")
+        );
+        match arrives("-WRONGPASS invalid username-password pair\r\n").await {
+            Arrival::NotAsked(why) => assert!(why.contains(": WRONGPASS invalid"), "{why}"),
+            _ => panic!("it was asked"),
+        }
     }
 }
