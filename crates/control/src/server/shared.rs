@@ -109,7 +109,7 @@ pub struct SharedCore {
 }
 
 /// Why something is not durable.
-enum NotWritten {
+enum WriteObstacle {
     /// This controller leads no longer.
     Deposed,
     /// The state cannot be written, for this reason.
@@ -270,35 +270,35 @@ impl SharedCore {
     pub async fn until_durable(&self, position: u64) -> Result<(), Refusal> {
         let message = match self.until_written(position).await {
             Ok(()) => return Ok(()),
-            Err(NotWritten::Deposed) => {
+            Err(WriteObstacle::Deposed) => {
                 "this controller stopped leading before the change was written: look whether it was made".into()
             }
-            Err(NotWritten::Trouble(why)) => format!(
+            Err(WriteObstacle::Trouble(why)) => format!(
                 "the change is not safe, for the controller's state cannot be written: {why}: make room on its disk, or mend it, and look then whether the change was made"
             ),
         };
         Err(Refusal::new(RefusalKind::OutcomeUnknown, message))
     }
 
-    /// Waits until a secret may be shown, which is written with everything up to a position: whoever
-    /// has it goes by it, and it must not be lost.
+    /// Waits until a secret may be shown, which is written with everything up to a position:
+    /// whoever has it goes by it, and it must not be lost.
     ///
     /// # Errors
     /// If this controller stops leading before, or the state cannot be written.
     pub async fn until_shown(&self, position: u64) -> Result<(), Refusal> {
         let message = match self.until_written(position).await {
             Ok(()) => return Ok(()),
-            Err(NotWritten::Deposed) => {
+            Err(WriteObstacle::Deposed) => {
                 "this controller stopped leading before the secret was written: try again".into()
             }
-            Err(NotWritten::Trouble(why)) => format!(
+            Err(WriteObstacle::Trouble(why)) => format!(
                 "no secret is shown that may be lost, for the controller's state cannot be written: {why}: make room on its disk, or mend it; the controller goes on by itself then"
             ),
         };
         Err(Refusal::new(RefusalKind::Unavailable, message))
     }
 
-    async fn until_written(&self, position: u64) -> Result<(), NotWritten> {
+    async fn until_written(&self, position: u64) -> Result<(), WriteObstacle> {
         let term = *self.term.borrow();
         let mut durable = self.durable.subscribe();
         let mut leading = self.term.subscribe();
@@ -306,9 +306,9 @@ impl SharedCore {
         tokio::select! {
             biased;
             _ = durable.wait_for(|durable| *durable >= position) => Ok(()),
-            _ = leading.wait_for(|now| *now != term) => Err(NotWritten::Deposed),
+            _ = leading.wait_for(|now| *now != term) => Err(WriteObstacle::Deposed),
             why = async { trouble.wait_for(Option::is_some).await.ok().and_then(|why| why.clone()) } => {
-                Err(NotWritten::Trouble(why.unwrap_or_default()))
+                Err(WriteObstacle::Trouble(why.unwrap_or_default()))
             }
         }
     }

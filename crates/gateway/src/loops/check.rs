@@ -1,11 +1,12 @@
 //! What the gateway asks servers about themselves: what commands they have, and whether the Redis
 //! that reads go to directly is the one behind the store, and still its master.
 //!
-//! Both are asked for their run ids at each connection, and the store for that of its Redis, and
-//! the Redis for its role, again while it is read from. Where it is another one, or was made a replica, or did not say so for a while,
-//! reads go to the store, which knows. A store is asked for its commands before the first command
-//! of a client goes anywhere, and again when there is another Redis behind it; all stores are taken
-//! to have the same. One that does not tell is not asked again before the others.
+//! Both are asked for their run ids at each connection, and again while the Redis is read from: the
+//! store for that of its Redis, and the Redis for its role. Where it is another one, or was made a
+//! replica, or did not say so for a while, reads go to the store, which knows. A store is asked for
+//! its commands before the first command of a client goes anywhere, and again when there is another
+//! Redis behind it; all stores are taken to have the same. One that does not tell is not asked
+//! again before the others.
 
 use std::{
     sync::Arc,

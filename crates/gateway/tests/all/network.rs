@@ -188,7 +188,10 @@ fn only_the_redis_behind_the_store_is_read_from() {
 }
 
 /// A server that has STRLEN, answers it so, and calls its run so; it is there until the tests' end.
-fn made_up(answer: &'static [u8], run: impl Fn() -> &'static str + Clone + Send + 'static) -> String {
+fn made_up(
+    answer: &'static [u8],
+    run: impl Fn() -> &'static str + Clone + Send + 'static,
+) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
