@@ -396,8 +396,8 @@ impl EventLoop {
         }
         // What reads the same key already is not overtaken: it goes the same way.
         let follows = |way| key != 0 && client.reads(way, key);
-        let is_beside_reads = client.reads_single_keys();
-        let by_network = is_beside_reads && (follows(Way::Network) || hot && !follows(upstream));
+        let by_network =
+            (follows(Way::Network) || hot && !follows(upstream)) && client.reads_single_keys();
         let speaker = client.speaker();
         let by_network = by_network && self.may_read_all(speaker, store);
         let client = &mut self.clients[at];

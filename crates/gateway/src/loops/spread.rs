@@ -143,8 +143,10 @@ impl EventLoop {
                     );
                 }
                 // It would be carried out at one of them, as if that was all there is.
-                let is_of_all = said.is(0, "scan") || self.commands.spread(said.words).is_some();
-                if self.clients[at].ties.any() && is_of_all && !said.is(0, "ping") {
+                if self.clients[at].ties.any()
+                    && !said.is(0, "ping")
+                    && (said.is(0, "scan") || self.commands.spread(said.words).is_some())
+                {
                     return Some(OF_ALL);
                 }
                 true

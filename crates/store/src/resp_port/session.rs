@@ -572,17 +572,10 @@ impl Session {
     /// Whether more of a reply than its end matters: it may be a confirmation, or a message that
     /// looks like an answer.
     pub fn reads_replies(&self) -> bool {
-        let front = self.unanswered.front().map(|unanswered| &unanswered.expected);
-        self.is_monitor
-            || self.subscriptions.any()
-            || matches!(
-                front,
-                Some(
-                    ExpectedAnswer::Own
-                        | ExpectedAnswer::Greeting
-                        | ExpectedAnswer::Subscription(_)
-                )
-            )
+        let is_read = |front: &Unanswered| {
+            front.is_of_the_port() || matches!(front.expected, ExpectedAnswer::Subscription(_))
+        };
+        self.is_monitor || self.subscriptions.any() || self.unanswered.front().is_some_and(is_read)
     }
 
     /// Whether the reply that has begun is for the client, if it is an answer.
@@ -737,9 +730,17 @@ fn is(words: Words<'_>, index: usize, word: &[u8]) -> bool {
 /// What a transaction would make of the connection when it is carried out: nobody could tell then
 /// how many answers are to come, or who asks.
 fn changes_session(name: &str) -> bool {
-    let known =
-        ["auth", "hello", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe"];
-    known.contains(&name) || name == "sunsubscribe"
+    const KNOWN: [&str; 8] = [
+        "auth",
+        "hello",
+        "subscribe",
+        "psubscribe",
+        "ssubscribe",
+        "unsubscribe",
+        "punsubscribe",
+        "sunsubscribe",
+    ];
+    KNOWN.contains(&name)
 }
 
 /// Other modes are an error of Redis.
