@@ -267,6 +267,7 @@ impl Keeper {
     fn end(&mut self) {
         self.holder.leave(clock::now_ns());
         self.flush();
+        self.holder.cache().clear();
     }
 
     /// Takes what has come by one of the sockets; true: there may be more.

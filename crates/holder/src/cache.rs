@@ -154,6 +154,11 @@ impl Cache {
         sum
     }
 
+    /// Forgets all of it.
+    pub fn clear(&self) {
+        self.each(Shelf::clear);
+    }
+
     /// Of each store the keys with most reads that it does not know of, so many at most; the stores
     /// are told of them now.
     pub(crate) fn take_untold(&self, stores: usize, most: usize) -> Vec<Vec<ToldReads>> {

@@ -227,12 +227,11 @@ impl Holder {
     }
 
     /// It ends: from here on nothing is served, and stores are told, so that no write waits for
-    /// what is gone.
+    /// what is gone. What was kept is [cleared](Cache::clear) when they have been told.
     pub fn leave(&mut self, now_ns: Nanos) {
         for store in 0..self.links.len() {
             let returned = self.links[store].give_up(now_ns);
             self.cache.set_lease(store, &self.links[store].lease);
-            self.cache.each(|shelf| shelf.forget(store));
             if let Some(header) = returned {
                 self.send(store, header, &[], 0);
             }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use wire::{Epoch, Header, HolderProof, NodeId, Op, Status};
 
-use crate::{BorrowedLease, MARGIN_NS, Nanos};
+use crate::{BorrowedLease, Nanos};
 
 /// A request without an answer is sent again after this time, then after twice that and so on.
 const AGAIN_NS: Nanos = 20_000_000;
@@ -14,6 +14,8 @@ const AGAIN_MOST_NS: Nanos = 2_000_000_000;
 const TRIES: u32 = 5;
 /// Renewals without a read of a copy in between after which a lease is let lapse.
 const IDLE_RENEWALS: u32 = 45;
+/// How often in a row it is asked again at once, with the token that it wants to see.
+const AT_ONCE: u32 = 2;
 /// A store that does not lend, or has no number for another holder, is not asked for so long.
 const REFUSED_NS: Nanos = 1_000_000_000;
 /// Keys that wait for a lease at most.
@@ -59,10 +61,13 @@ pub(crate) struct Link {
     pub number: NodeId,
     pub proof: HolderProof,
     pub lease: BorrowedLease,
-    /// When that is over.
-    until_ns: Nanos,
     asked: Option<PendingRequest>,
     tries: u32,
+    /// What it is to show when it asks next, for the store does not know it at its address; 0:
+    /// nothing. Until it has a lease there it is who it was, to those who call copies back.
+    address_token: u64,
+    /// How often in a row it was given such a token.
+    shown: u32,
     /// When there is something to do about the lease.
     pub next_ns: Option<Nanos>,
     waiting: Vec<WantedKey>,
@@ -78,9 +83,10 @@ impl Link {
             number: 0,
             proof: HolderProof::default(),
             lease: BorrowedLease::default(),
-            until_ns: 0,
             asked: None,
             tries: 0,
+            address_token: 0,
+            shown: 0,
             next_ns: None,
             waiting: vec![],
             idle: 0,
@@ -122,7 +128,7 @@ impl Link {
         if holds && self.asked.is_none() && self.waiting.is_empty() {
             self.idle = if used() == 0 { self.idle + 1 } else { 0 };
             if self.idle > IDLE_RENEWALS {
-                self.next_ns = Some(self.until_ns);
+                self.next_ns = Some(self.lease.until_ns());
                 return None;
             }
         }
@@ -142,11 +148,15 @@ impl Link {
         let again_ns = (AGAIN_NS << self.tries.min(16)).min(AGAIN_MOST_NS);
         self.next_ns = Some(now_ns + again_ns);
         self.tries += 1;
+        let (number, proof) = match self.address_token {
+            0 => (self.number, self.proof),
+            token => (0, HolderProof { token, term: 0 }),
+        };
         Header {
             request: nonce,
             version: now_ns,
-            epoch: Epoch::new(self.number, 0),
-            key_hash: self.proof.to_hash(),
+            epoch: Epoch::new(number, 0),
+            key_hash: proof.to_hash(),
             ..Header::new(Op::HolderLeaseRequest)
         }
     }
@@ -172,21 +182,27 @@ impl Link {
                     self.next_ns = Some(now_ns);
                     return LinkAnswer::Refused;
                 }
-                self.tries = 0;
-                self.until_ns = (asked.at_ns + length_ns).saturating_sub(MARGIN_NS);
+                (self.tries, self.shown, self.address_token) = (0, 0, 0);
                 self.next_ns = Some(asked.at_ns + length_ns / 3);
                 LinkAnswer::Lent
             }
             Status::TryAgain if proof.token != 0 => {
-                (self.number, self.proof) = (0, proof);
-                LinkAnswer::AskAgain
+                self.address_token = proof.token;
+                self.shown += 1;
+                match self.shown <= AT_ONCE {
+                    true => LinkAnswer::AskAgain,
+                    false => self.refused(now_ns),
+                }
             }
-            _ => {
-                self.not_before_ns = now_ns + REFUSED_NS;
-                self.next_ns = Some(self.until_ns.max(now_ns + REFUSED_NS));
-                LinkAnswer::Refused
-            }
+            _ => self.refused(now_ns),
         }
+    }
+
+    fn refused(&mut self, now_ns: Nanos) -> LinkAnswer {
+        self.shown = 0;
+        self.not_before_ns = now_ns + REFUSED_NS;
+        self.next_ns = Some(self.lease.until_ns().max(now_ns + REFUSED_NS));
+        LinkAnswer::Refused
     }
 
     /// Gives the lease up: nothing is served under it any more. What to tell the store.

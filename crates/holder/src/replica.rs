@@ -87,6 +87,11 @@ impl BorrowedLease {
         self.term.filter(|_| held)
     }
 
+    /// From when on it does not hold.
+    pub fn until_ns(&self) -> Nanos {
+        self.until_ns
+    }
+
     /// Whether it holds.
     pub fn holds(&self, now_ns: Nanos) -> bool {
         now_ns < self.until_ns

@@ -321,6 +321,12 @@ impl Shelf {
         gone.into_iter().for_each(|at| self.remove(at));
     }
 
+    /// Forgets all that it has.
+    pub fn clear(&mut self) {
+        (self.places, self.entries, self.untold) = (HashTable::new(), Slab::new(), vec![]);
+        (self.bytes, self.values) = (0, 0);
+    }
+
     /// Bytes that it keeps, and keys of which it has a value.
     pub fn kept(&self) -> (usize, usize) {
         (self.bytes, self.values)

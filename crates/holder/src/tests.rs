@@ -52,8 +52,7 @@ impl Played {
 
     /// Lends it a lease of two seconds, whatever it asked for last.
     fn lend(&mut self, number: u16, token: u64, term: u64, now_ns: Nanos) -> Vec<Header> {
-        let asked = self.sent().pop().filter(|header| header.op == Op::HolderLeaseRequest);
-        let asked = asked.expect("it asks for a lease");
+        let asked = self.asked();
         let reply = Header {
             request: asked.request,
             version: asked.version,
@@ -64,6 +63,23 @@ impl Played {
         };
         self.hear(reply, b"", b"", now_ns);
         self.sent()
+    }
+
+    /// The request for a lease that it has sent last.
+    fn asked(&mut self) -> Header {
+        let asked = self.sent().pop().filter(|header| header.op == Op::HolderLeaseRequest);
+        asked.expect("it asks for a lease")
+    }
+
+    /// Has it show, whatever it asked for last, that it hears at its address.
+    fn doubt(&mut self, token: u64, now_ns: Nanos) {
+        let again = Header {
+            request: self.asked().request,
+            status: Status::TryAgain,
+            key_hash: HolderProof { token, term: 0 }.to_hash(),
+            ..Header::new(Op::HolderLeaseReply)
+        };
+        self.hear(again, b"", b"", now_ns);
     }
 
     fn grant(&mut self, asked: &Header, key: &[u8], value: &[u8], now_ns: Nanos) {
@@ -101,18 +117,81 @@ impl Played {
 fn who_begins_is_asked_to_show_that_it_hears_at_its_address() {
     let mut played = Played::new(1 << 20);
     (0..READS).for_each(|_| _ = played.read(b"k", S));
-    let first = played.sent();
-    assert_eq!(HolderProof::from_hash(first[0].key_hash), HolderProof::default());
+    let first = played.asked();
+    assert_eq!(HolderProof::from_hash(first.key_hash), HolderProof::default());
     let again = Header {
-        request: first[0].request,
+        request: first.request,
         status: Status::TryAgain,
         key_hash: HolderProof { token: 8, term: 0 }.to_hash(),
         ..Header::new(Op::HolderLeaseReply)
     };
     played.hear(again, b"", b"", S);
-    let second = played.sent();
-    assert_eq!(HolderProof::from_hash(second[0].key_hash).token, 8);
-    assert_ne!(first[0].request, second[0].request);
+    let second = played.asked();
+    assert_eq!(HolderProof::from_hash(second.key_hash).token, 8);
+    assert_ne!(first.request, second.request);
+}
+
+#[test]
+fn a_store_that_wants_to_be_shown_something_for_ever_is_not_asked_at_once_for_ever() {
+    let mut played = Played::new(1 << 20);
+    (0..READS).for_each(|_| _ = played.read(b"k", S));
+    for token in [8, 9] {
+        played.doubt(token, S);
+        assert_eq!(played.holder.next_ns().map(|at_ns| at_ns > S), Some(true));
+    }
+    played.doubt(10, S);
+    assert_eq!(played.sent(), []);
+    let next_ns = played.holder.next_ns().expect("it is looked after");
+    assert!(next_ns >= S + S / 100);
+    played.holder.timer(next_ns);
+    assert_eq!(played.sent(), [], "nobody waits any more");
+    (0..READS).for_each(|_| _ = played.read(b"k", next_ns));
+    let asked = played.asked();
+    assert_eq!(HolderProof::from_hash(asked.key_hash).token, 10);
+}
+
+#[test]
+fn who_is_to_show_where_it_is_answers_meanwhile_as_who_it_was() {
+    let mut played = Played::granted(b"k", b"v");
+    let later_ns = S + 2 * S / 3 + 1;
+    played.holder.timer(later_ns);
+    played.doubt(8, later_ns);
+    let asked = played.sent();
+    assert_eq!((asked.len(), asked[0].epoch), (1, Epoch::new(0, 0)));
+    assert!(played.read(b"k", later_ns).is_some());
+    let invalidate =
+        Header { request: 7, epoch: Epoch::new(0xc000, 1), ..Header::new(Op::HolderInvalidate) };
+    played.hear(invalidate, b"k", b"", later_ns);
+    assert_eq!(played.sent()[0].op, Op::HolderAck);
+    assert!(played.read(b"k", later_ns).is_none());
+}
+
+/// A store lends less than before where it has not heard of outside writes for a while.
+#[test]
+fn an_idle_lease_is_waited_for_until_it_ends() {
+    for short in [0, 1] {
+        let mut played = Played::granted(b"k", b"v");
+        let mut count = 0;
+        while let Some(now_ns) = played.holder.next_ns() {
+            played.holder.timer(now_ns);
+            count += 1;
+            assert!(count < 100, "it is idle");
+            let is_over = played.holder.next_ns().is_none_or(|at_ns| at_ns > now_ns);
+            assert!(is_over, "its time would come for ever");
+            let sent = played.sent().into_iter();
+            for asked in sent.filter(|header| header.op == Op::HolderLeaseRequest) {
+                let reply = Header {
+                    request: asked.request,
+                    epoch: Epoch::new(0xc000, 0),
+                    key_hash: HolderProof { token: 7, term: 3 }.to_hash(),
+                    expiry_ms: if count % 2 == short { 1000 } else { 2000 },
+                    ..Header::new(Op::HolderLeaseReply)
+                };
+                played.hear(reply, b"", b"", now_ns);
+            }
+        }
+        assert_eq!(played.holder.cache().kept(), (0, 0));
+    }
 }
 
 #[test]
@@ -277,4 +356,16 @@ fn who_had_no_copy_says_so_to_an_invalidation() {
         assert_eq!(acks[0].op, Op::HolderAck);
         assert_eq!(acks[0].expiry_ms, expected, "{}", key.escape_ascii());
     }
+}
+
+#[test]
+fn who_leaves_serves_nothing_and_tells_stores_before_it_forgets_what_it_kept() {
+    let mut played = Played::granted(b"k", b"v");
+    played.holder.leave(S + 1);
+    let cache = played.holder.cache().clone();
+    assert_eq!(cache.version(cache.hash(b"k"), b"k", S + 1), None);
+    assert_eq!(played.sent()[0].op, Op::HolderReturn);
+    assert_eq!(cache.kept().1, 1);
+    cache.clear();
+    assert_eq!(cache.kept(), (0, 0));
 }

@@ -258,6 +258,8 @@ pub struct HolderCounters {
     /// Requests of holders refused: one at their address has left invalidations unanswered, not
     /// long ago.
     pub holders_refused_mute: u64,
+    /// Requests of holders refused: right behind the same holder's last one.
+    pub holders_refused_pace: u64,
     /// Grants refused to holders: the key's copies answer too few reads before it is written.
     pub holder_grants_paused: u64,
     /// Grants refused to holders: as many as may have copies of the key.

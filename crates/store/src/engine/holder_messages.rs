@@ -39,13 +39,19 @@ pub(super) fn asked(cx: &mut Context, packet: &Packet<'_>, peer: Peer) {
         cx.holders.counters.holders_refused_starting += 1;
         return;
     }
-    if cx.holders.is_mute(peer, cx.now_ns) {
-        cx.holders.counters.holders_refused_mute += 1;
-        return;
-    }
     let header = &packet.header;
     let id = (header.tenant, header.client);
     let proof = HolderProof::from_hash(header.key_hash);
+    let number = header.epoch.switch();
+    let holds = cx.leases.term(number, cx.now_ns).is_some();
+    // From another address it may be anybody's number that the sender lends his: whoever is there
+    // would get what the store sends the holder, and be blamed for leaving it unanswered.
+    let is_there = cx.leases.address(number).is_some_and(|at| at.peer.is_at(peer.address));
+    let is_known = holds && is_there && cx.holders.proves(header, proof.token);
+    if cx.holders.is_mute(header.tenant, peer, is_known, cx.now_ns) {
+        cx.holders.counters.holders_refused_mute += 1;
+        return;
+    }
     let reply = Header {
         tenant: header.tenant,
         client: header.client,
@@ -53,12 +59,9 @@ pub(super) fn asked(cx: &mut Context, packet: &Packet<'_>, peer: Peer) {
         version: header.version,
         ..Header::new(Op::HolderLeaseReply)
     };
-    let number = header.epoch.switch();
-    let holds = cx.leases.term(number, cx.now_ns).is_some();
-    let known = (holds && cx.holders.proves(header, proof.token)).then_some((number, proof.token));
-    let entered = match known {
-        Some(known) => Some(known),
-        None => {
+    let entered = match is_known {
+        true => Some((number, proof.token)),
+        false => {
             let period = cx.now_ns / (TOKEN_LEASES * cx.leases.length_ns()).max(1);
             let good = [period, period.wrapping_sub(1)]
                 .map(|period| cx.holders.address_token(id, peer, period));
@@ -74,6 +77,11 @@ pub(super) fn asked(cx: &mut Context, packet: &Packet<'_>, peer: Peer) {
         cx.holders.counters.holders_refused_full += 1;
         return answer(cx, Header { status: Status::NoRoom, ..reply }, secret, peer);
     };
+    // What follows may look at every key that is being called back.
+    if !cx.holders.may_ask(number, cx.now_ns) {
+        cx.holders.counters.holders_refused_pace += 1;
+        return;
+    }
     let directory = &cx.directory;
     let holds = |id: &KeyId| directory.holds(id, number);
     let lendable = cx.outside.lendable_ns(cx.config.lease_ns(), cx.now_ns, holds);

@@ -12,7 +12,10 @@
 
 mod worth;
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    net::IpAddr,
+};
 
 use hashbrown::HashMap;
 use holder::mutants::{Mutant, mutant};
@@ -31,10 +34,13 @@ use worth::Worth;
 
 /// Holders that may have a copy of one key: a write sends each an invalidation.
 const HOLDERS_OF_A_KEY: usize = 1024;
-/// For how many leases no holder is lent one at the address of a holder that was mute, and how many
-/// such addresses are remembered.
+/// For how many leases the address of a holder that was mute counts as mute, and how many such
+/// addresses are remembered.
 const MUTE_LEASES: u64 = 10;
 const MUTE_MOST: usize = 4096;
+/// A holder asks for its lease again after 20 ms at the earliest. Less than that, by what a packet
+/// may be late: what comes sooner after the request before is of no use to it.
+const ASKS_EACH_NS: Nanos = 10_000_000;
 
 /// A holder.
 struct HolderRecord {
@@ -43,6 +49,17 @@ struct HolderRecord {
     token: u64,
     /// What it signs with.
     secret: Secret,
+    /// When its last request for a lease was looked at.
+    asked_ns: Option<Nanos>,
+}
+
+/// An address at which a holder of a tenant has left invalidations unanswered.
+struct MuteAddress {
+    until_ns: Nanos,
+    /// Which holder that was.
+    number: NodeId,
+    /// Another one there was mute, too.
+    several: bool,
 }
 
 /// All of them.
@@ -56,8 +73,8 @@ pub(super) struct Holders {
     given: u64,
     seed: Secret,
     worth: Worth,
-    /// Until when nothing is lent to an address: a holder there has left invalidations unanswered.
-    mute: BTreeMap<IpAddr, Nanos>,
+    /// By tenant: what a holder says, or does not, holds up its own tenant's writes alone.
+    mute: BTreeMap<(u32, IpAddr), MuteAddress>,
     pub counters: HolderCounters,
 }
 
@@ -90,23 +107,45 @@ impl Holders {
     /// Forgets those whose leases have lapsed. One that was mute is remembered by its address: who
     /// can make a holder can make many, one after another, and each holds writes up for a lease.
     pub fn sweep(&mut self, leases: &Leases<LeaseHolder>, now_ns: Nanos) {
-        self.mute.retain(|_, until_ns| now_ns < *until_ns);
+        self.mute.retain(|_, mute| now_ns < mute.until_ns);
         let until_ns = now_ns + MUTE_LEASES * leases.length_ns();
-        let stopped = self.by_number.keys().filter(|number| leases.is_stopped(**number));
-        for number in stopped {
-            let address = leases.address(*number).map(|at| at.peer.address.ip().to_canonical());
+        for (&number, record) in self.by_number.iter().filter(|(at, _)| leases.is_stopped(**at)) {
+            let Some(at) = leases.address(number) else { continue };
             let has_room = self.mute.len() < MUTE_MOST;
-            address.filter(|_| has_room).map(|address| self.mute.insert(address, until_ns));
+            match self.mute.entry((record.id.0, at.peer.address.ip().to_canonical())) {
+                Entry::Occupied(mut known) => {
+                    let mute = known.get_mut();
+                    mute.until_ns = until_ns;
+                    mute.several |= mute.number != number;
+                }
+                Entry::Vacant(place) if has_room => {
+                    place.insert(MuteAddress { until_ns, number, several: false });
+                }
+                Entry::Vacant(_) => {}
+            }
         }
         let is_over = |number: &NodeId| leases.term(*number, now_ns).is_none();
         let gone: Vec<NodeId> = self.by_number.keys().copied().filter(is_over).collect();
         gone.into_iter().for_each(|number| self.forget(number));
     }
 
-    /// Whether nothing is lent to an address now.
-    pub fn is_mute(&self, peer: Peer, now_ns: Nanos) -> bool {
-        let until_ns = self.mute.get(&peer.address.ip().to_canonical());
-        until_ns.is_some_and(|until_ns| now_ns < *until_ns)
+    /// Whether nothing is lent now to a holder of a tenant at an address. One that is known, and
+    /// so far acknowledges, does not pay for the first that was mute there: many may share the
+    /// address. From the second one on it does: who has begun many could have each of them hold
+    /// writes up in its turn.
+    pub fn is_mute(&self, tenant: u32, peer: Peer, is_known: bool, now_ns: Nanos) -> bool {
+        let mute = self.mute.get(&(tenant, peer.address.ip().to_canonical()));
+        mute.is_some_and(|mute| now_ns < mute.until_ns && (mute.several || !is_known))
+    }
+
+    /// Whether a holder's request for a lease is looked at: it is not right behind another.
+    pub fn may_ask(&mut self, number: NodeId, now_ns: Nanos) -> bool {
+        let Some(record) = self.by_number.get_mut(&number) else { return false };
+        let may = record.asked_ns.is_none_or(|at_ns| at_ns + ASKS_EACH_NS <= now_ns);
+        if may {
+            record.asked_ns = Some(now_ns);
+        }
+        may
     }
 
     /// A number is nobody's.
@@ -208,7 +247,7 @@ impl Holders {
         salt[8..16].copy_from_slice(&id.1.to_be_bytes());
         salt[16..].copy_from_slice(&number.to_be_bytes());
         let token = self.seed.key_hash(id.0, &salt).high().max(1);
-        self.by_number.insert(number, HolderRecord { id, token, secret });
+        self.by_number.insert(number, HolderRecord { id, token, secret, asked_ns: None });
         self.by_client.insert(id, number);
         self.shares.take(id.0, 1);
         self.counters.holders_begun += 1;

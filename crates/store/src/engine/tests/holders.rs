@@ -439,7 +439,8 @@ fn a_holder_that_leaves_is_waited_for_by_nobody() {
     assert!(pair.warm(b"k").is_some());
     pair.holder.leave(pair.now_ns + MS);
     pair.now_ns += MS;
-    assert!(pair.holder.cache().kept() == (0, 0));
+    let cache = pair.holder.cache();
+    assert_eq!(cache.version(cache.hash(b"k"), b"k", pair.now_ns), None);
     pair.settle();
     pair.mute = true;
     assert!(pair.write(b"k", b"v2"));
@@ -469,6 +470,127 @@ fn no_address_is_lent_to_that_does_not_hear_the_store() {
     pair.store.client = "10.0.0.1:5000".parse().unwrap();
     pair.store.hand_in_at(request(tokens[0]), b"", &[], 0, now_ns);
     assert_eq!(pair.counters().holders_begun, 1);
+}
+
+/// What the store answers who asks for a lease, from where, in these words.
+fn lease_answers(pair: &mut Pair, from: SocketAddr, request: Header) -> Vec<Header> {
+    let bytes = Packet::new(request, &[], &[]).to_bytes(&Secret::NONE).unwrap();
+    let peer = Peer { address: from, local: None };
+    pair.store.engine.receive(&bytes, peer, pair.now_ns, &mut pair.store.out);
+    let answers = pair.store.out.messages().map(|(bytes, to)| {
+        assert_eq!(to.address, from);
+        Packet::decode(bytes).unwrap().header
+    });
+    let answers = answers.collect();
+    pair.store.out.clear();
+    answers
+}
+
+/// How the holder of a pair asks for its lease again.
+fn renewal(pair: &Pair) -> Header {
+    let number = pair.numbers()[0];
+    let facts = &pair.store.engine.facts;
+    let token = facts.holders.invalidation(number).expect("a holder").0.request;
+    let term = facts.leases.term(number, pair.now_ns).expect("a lease");
+    Header {
+        client: 77,
+        request: 999,
+        version: pair.now_ns,
+        epoch: Epoch::new(number, 0),
+        key_hash: HolderProof { token, term }.to_hash(),
+        ..Header::new(Op::HolderLeaseRequest)
+    }
+}
+
+#[test]
+fn nobody_lends_his_number_to_an_address_that_is_not_his() {
+    let mut pair = Pair::of(TENANT_OPEN);
+    assert!(pair.write(b"k", b"v1"));
+    assert!(pair.warm(b"k").is_some());
+    pair.now_ns += 100 * MS;
+    let request = renewal(&pair);
+    let victim = "10.0.0.3:5000".parse().unwrap();
+    let answers = lease_answers(&mut pair, victim, request);
+    assert_eq!(answers.len(), 1, "as long as what was asked");
+    assert_eq!(answers[0].status, Status::TryAgain);
+    assert_ne!(HolderProof::from_hash(answers[0].key_hash).token, 0);
+    let at = pair.store.engine.facts.leases.address(request.epoch.switch()).unwrap();
+    assert_eq!(at.peer.address, pair.from);
+    assert!(pair.write(b"k", b"v2"), "the holder is asked where it is");
+}
+
+#[test]
+fn a_holder_that_has_moved_shows_again_that_it_hears_and_keeps_its_number() {
+    let mut pair = Pair::of(KEYED);
+    assert!(pair.write(b"k", b"v1"));
+    assert!(pair.warm(b"k").is_some());
+    let numbers = pair.numbers();
+    pair.from = "10.0.0.8:4500".parse().unwrap();
+    pair.pass(LEASE_NS / MS / 2);
+    assert_eq!((pair.numbers(), pair.counters().holders_begun), (numbers, 1));
+    assert!(pair.read(b"k").is_some(), "it is the holder that it was");
+    assert!(pair.write(b"k", b"v2"), "it is asked where it is now");
+    assert_eq!(pair.read(b"k"), None);
+}
+
+#[test]
+fn a_holder_that_asks_again_at_once_has_the_store_look_at_nothing() {
+    let mut pair = Pair::of(TENANT_OPEN);
+    assert!(pair.write(b"k", b"v1"));
+    assert!(pair.warm(b"k").is_some());
+    let from = pair.from;
+    // (ms after the request before, whether it is answered)
+    for (ms, is_lent) in [(100, true), (1, false), (8, false), (1, true), (9, false), (20, true)] {
+        pair.now_ns += ms * MS;
+        let before = pair.counters();
+        let request = renewal(&pair);
+        let answers = lease_answers(&mut pair, from, request);
+        let after = pair.counters();
+        assert_eq!(answers.iter().filter(|answer| answer.status == Status::Ok).count(), {
+            usize::from(is_lent)
+        });
+        let refused = after.holders_refused_pace - before.holders_refused_pace;
+        assert_eq!(refused, u64::from(!is_lent), "{ms} ms");
+    }
+}
+
+/// Another holder of the same store, as long as it talks to nobody else.
+fn beside(pair: Pair, tenant: u32, client: u64) -> Pair {
+    let Pair { store, now_ns, versions, .. } = pair;
+    let mut other = Pair::with(store, tenant, client);
+    other.from.set_port(4000 + client as u16);
+    (other.now_ns, other.versions) = (now_ns, versions);
+    other
+}
+
+#[test]
+fn holders_that_acknowledge_do_not_pay_for_the_first_at_their_address_that_did_not() {
+    for mute in [1, 2] {
+        let mut pair = Pair::of(KEYED);
+        assert!(pair.write(b"k", b"v1"));
+        for client in 1..=mute {
+            pair = beside(pair, KEYED, client);
+            assert!(pair.warm(b"k").is_some());
+        }
+        let mut pair = beside(pair, KEYED, 10);
+        assert!(pair.warm(b"k").is_some());
+        assert!(!pair.write(b"k", b"v2"), "the others are gone");
+        pair.pass_until_answered();
+        // It reads on, and asks for its lease again each third of one.
+        for _ in 0..30 {
+            pair.pass(100);
+            pair.read(b"k");
+        }
+        assert_eq!(pair.read(b"k").is_some(), mute == 1, "{mute} were mute");
+        assert_eq!(pair.counters().holders_refused_mute > 0, mute > 1);
+        let mut newer = beside(pair, KEYED, 11);
+        assert!(newer.warm(b"k").is_none(), "of that tenant nobody begins there");
+        assert!(newer.counters().holders_refused_mute > 0);
+        let mut others = beside(newer, TENANT_OPEN, 12);
+        others.versions += 1000;
+        assert!(others.write(b"k", b"v"));
+        assert!(others.warm(b"k").is_some(), "another tenant's does");
+    }
 }
 
 /// Stories in which a holder serves what a write has replaced that was answered, where the rule is
