@@ -28,6 +28,8 @@ pub(crate) struct LoadedPrograms {
 struct Table {
     name: String,
     map: MapHandle,
+    /// Of an array, all of them, one after the other.
+    keys: Vec<u8>,
     then: Contents,
 }
 
@@ -173,7 +175,11 @@ impl Table {
             MapType::ProgArray => Contents::Programs,
             other => panic!("{name}: a {other:?}: say here how it is emptied"),
         };
-        Table { name, map, then }
+        let keys = match then {
+            Contents::Elements(_) | Contents::OfCpus(_) => indices(&map).flatten().collect(),
+            _ => vec![],
+        };
+        Table { name, map, keys, then }
     }
 
     /// Holds again what it held after loading.
@@ -181,14 +187,12 @@ impl Table {
         let failed = |error: libbpf_rs::Error| panic!("restoring {}: {error}", self.name);
         match &self.then {
             Contents::Elements(values) => {
-                let keys: Vec<u8> = indices(&self.map).flatten().collect();
                 let count = self.map.max_entries();
                 self.map
-                    .update_batch(&keys, values, count, MapFlags::ANY, MapFlags::ANY)
+                    .update_batch(&self.keys, values, count, MapFlags::ANY, MapFlags::ANY)
                     .unwrap_or_else(failed);
             }
             Contents::OfCpus(values) => {
-                let keys: Vec<u32> = (0..self.map.max_entries()).collect();
                 let mut count = self.map.max_entries();
                 let opts = libbpf_sys::bpf_map_batch_opts {
                     sz: size_of::<libbpf_sys::bpf_map_batch_opts>() as u64,
@@ -199,7 +203,7 @@ impl Table {
                 let code = unsafe {
                     libbpf_sys::bpf_map_update_batch(
                         self.map.as_fd().as_raw_fd(),
-                        keys.as_ptr().cast(),
+                        self.keys.as_ptr().cast(),
                         values.as_ptr().cast(),
                         &mut count,
                         &opts,
