@@ -37,7 +37,8 @@ counters! {
     foreign_protocols,
     /// Connections closed because TLS failed: no TLS, no certificate, or one of somebody else.
     tls_failures,
-    /// Commands and values refused because the memory for large ones was in use.
+    /// Commands and values refused because the memory for large ones was in use, or too much waited
+    /// for a server; connections closed that held too much.
     memory_refusals,
     /// Reads that found their key.
     keyspace_hits,

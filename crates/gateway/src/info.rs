@@ -62,6 +62,7 @@ pub(crate) fn text(wanted: &[Bytes], shared: &GatewayState) -> String {
         "memory",
         vec![
             ("held_memory", shared.held().to_string()),
+            ("backlog_memory", shared.waiting_for_servers().to_string()),
             ("large_requests_memory", used.to_string()),
             ("maxmemory", total.to_string()),
             ("maxmemory_policy", "noeviction".into()),
@@ -90,10 +91,11 @@ pub(crate) fn gateway(shared: &GatewayState) -> String {
     let mut out = String::from("# Gateway\r\n");
     let version = env!("CARGO_PKG_VERSION");
     let (connected, held) = (shared.connected(), shared.held());
+    let backlog = shared.waiting_for_servers();
     let most = shared.limits.memory_bytes;
     let _ = write!(
         out,
-        "shortstop_version:{version}\r\nconnected_clients:{connected}\r\nheld_memory:{held}\r\nmax_memory:{most}\r\n"
+        "shortstop_version:{version}\r\nconnected_clients:{connected}\r\nheld_memory:{held}\r\nbacklog_memory:{backlog}\r\nmax_memory:{most}\r\n"
     );
     let (bytes, keys) = shared.copies.as_ref().map_or((0, 0), |copies| copies.kept());
     let _ = write!(out, "local_bytes:{bytes}\r\nlocal_keys:{keys}\r\n");

@@ -60,6 +60,7 @@ fn text(shared: &GatewayState) -> String {
     let (large, _) = shared.memory.used_and_total();
     one("connected_clients", "gauge", shared.connected() as u64);
     one("held_memory_bytes", "gauge", shared.held() as u64);
+    one("backlog_memory_bytes", "gauge", shared.waiting_for_servers() as u64);
     one("large_requests_memory_bytes", "gauge", large as u64);
     one("max_memory_bytes", "gauge", shared.limits.memory_bytes as u64);
     for (name, count) in shared.counters.read() {

@@ -41,6 +41,8 @@ pub(crate) struct GatewayState {
     held: AtomicUsize,
     /// How many they may hold.
     pub most_held: usize,
+    /// Bytes that servers have not taken.
+    waiting_for_servers: AtomicUsize,
     /// The copies that it keeps.
     pub copies: Option<LocalCopies>,
     /// What each command has cost.
@@ -105,6 +107,7 @@ impl GatewayState {
             connected: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
             most_held,
+            waiting_for_servers: AtomicUsize::new(0),
             copies: None,
             stats: Stats::new(ROWS),
             told: Mutex::default(),
@@ -184,6 +187,16 @@ impl GatewayState {
     /// What connections hold, in bytes.
     pub fn held(&self) -> usize {
         self.held.load(Relaxed)
+    }
+
+    /// Notes that so many bytes wait for a server by one connection, and how many did before.
+    pub fn wait_for_servers(&self, before: usize, now: usize) {
+        self.waiting_for_servers.fetch_add(now.wrapping_sub(before), Relaxed);
+    }
+
+    /// Bytes of commands that servers have not taken.
+    pub fn waiting_for_servers(&self) -> usize {
+        self.waiting_for_servers.load(Relaxed)
     }
 
     /// Connections now.

@@ -22,9 +22,6 @@ use crate::info;
 
 /// A client is not read while so many bytes of it wait for its own connection to take them.
 const RAW_AHEAD: usize = 256 << 10;
-/// Bytes of commands that a client may have under way: beyond them it waits for answers. Until a
-/// server has taken them they lie here.
-const ASKED_BYTES: usize = 1 << 20;
 
 /// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,9 +246,10 @@ impl EventLoop {
             return false;
         }
         let command = self.commands.find(said.word(0).unwrap_or_default());
+        let may_be_ahead = self.may_be_ahead();
         let Some(client) = self.clients.get_mut(at) else { return false };
         let waiting = client.waiting();
-        let is_ahead = waiting > 0 && client.asked_bytes > ASKED_BYTES;
+        let is_ahead = waiting > 0 && client.asked_bytes > may_be_ahead;
         if client.then.is_some() || waiting >= self.shared.limits.pipeline || is_ahead {
             client.waits = true;
             return false;
@@ -605,13 +603,14 @@ impl EventLoop {
     /// Passes on whatever a client sends whose connection is its own for good.
     fn pump(&mut self, at: usize, scratch: &mut [u8]) {
         loop {
+            let raw_ahead = RAW_AHEAD.min(self.may_be_ahead());
             let Some(client) = self.clients.get_mut(at) else { return };
             let Some(own) = client.own else { return };
             let Some(upstream) = self.upstreams.get_mut(own) else { return self.close(at) };
             let waiting = upstream.stream.as_ref().map_or(0, |stream| stream.waiting());
             let waiting = waiting + upstream.held.as_ref().map_or(0, Vec::len);
             let Some(out) = upstream.out() else { return self.close(at) };
-            if waiting > RAW_AHEAD {
+            if waiting > raw_ahead {
                 client.waits = true;
                 return;
             }

@@ -11,6 +11,7 @@
 
 mod answers;
 mod as_cluster;
+mod backlog;
 mod check;
 mod client;
 mod commands;
@@ -534,12 +535,17 @@ impl EventLoop {
             let Some(upstream) = self.upstreams.get_mut(at) else { continue };
             upstream.is_dirty = false;
             if upstream.phase != Phase::Up {
+                EventLoop::count_backlog(upstream);
                 continue;
             }
             let Some(stream) = &mut upstream.stream else { continue };
             if let Err(error) = stream.flush() {
                 self.upstream_lost(at, &error.to_string());
-            } else if upstream.ends && upstream.held.is_none() && stream.waiting() == 0 {
+                continue;
+            }
+            EventLoop::count_backlog(upstream);
+            let Some(stream) = &mut upstream.stream else { continue };
+            if upstream.ends && upstream.held.is_none() && stream.waiting() == 0 {
                 stream.end();
                 upstream.ends = false;
             } else if let Some((owner, _)) = self.upstreams[at].owner

@@ -6,7 +6,8 @@ use std::{collections::VecDeque, time::Instant};
 use resp::ReplyScanner;
 
 use super::{
-    publishing::OpenSubscription, server_facts::ServerFacts, speaker::Speaker, stream::Stream,
+    backlog::Backlog, publishing::OpenSubscription, server_facts::ServerFacts, speaker::Speaker,
+    stream::Stream,
 };
 
 /// Who waits for an answer.
@@ -89,6 +90,8 @@ pub(super) struct Upstream {
     pub phase: Phase,
     /// What waits until the user is let in.
     pub held: Option<Vec<u8>>,
+    /// What it has not taken when a round was over.
+    pub backlog: Backlog,
     pub pending: VecDeque<PendingCommand>,
     pub scanner: ReplyScanner,
     /// When something came last.
@@ -113,13 +116,19 @@ pub(super) struct Upstream {
 
 impl Upstream {
     /// One that is not there yet, and can be tried at once.
-    pub fn new(kind: Kind, owner: Option<(usize, u64)>, now: Instant) -> Upstream {
+    pub fn new(
+        kind: Kind,
+        owner: Option<(usize, u64)>,
+        backlog: Backlog,
+        now: Instant,
+    ) -> Upstream {
         Upstream {
             kind,
             owner,
             stream: None,
             phase: Phase::Down(now),
             held: None,
+            backlog,
             pending: VecDeque::new(),
             scanner: ReplyScanner::default(),
             heard: now,
@@ -137,6 +146,7 @@ impl Upstream {
     /// It is down, and not tried again before then. What was asked and not answered.
     pub fn goes_down(&mut self, until: Instant) -> VecDeque<PendingCommand> {
         self.stream = None;
+        self.backlog.clear();
         self.scanner = ReplyScanner::default();
         self.phase = Phase::Down(until);
         std::mem::take(&mut self.pending)

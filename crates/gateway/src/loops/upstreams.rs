@@ -6,6 +6,7 @@ use mio::Token;
 
 use super::{
     EventLoop, FIRST, Target,
+    backlog::Backlog,
     client::Way,
     jobs::Jobs,
     speaker::{NOBODY, Speaker},
@@ -38,7 +39,8 @@ impl EventLoop {
         if let Some(at) = self.common.get(&kind) {
             return self.let_in_beside(*at).unwrap_or(*at);
         }
-        let at = self.upstreams.insert(Upstream::new(kind.clone(), None, self.now));
+        let backlog = Backlog::new(self.shared.clone());
+        let at = self.upstreams.insert(Upstream::new(kind.clone(), None, backlog, self.now));
         self.common.insert(kind, at);
         self.users.get(speaker.user).upstreams.push(at);
         at
@@ -69,6 +71,9 @@ impl EventLoop {
     /// Puts a command behind those that went by this connection, in the name of a client.
     pub(super) fn ask(&mut self, at: usize, bytes: &[u8], pending: PendingCommand) {
         self.revive(at);
+        if self.is_too_much(&self.upstreams[at], bytes.len()) {
+            return self.refuse_for_backlog(at, pending);
+        }
         let upstream = &mut self.upstreams[at];
         let Some(out) = upstream.out() else {
             let role = self.targets[upstream.kind.target].role;

@@ -20,6 +20,9 @@ use super::{EventLoop, speaker::NOBODY, upstream::Upstream};
 const LONGEST_WORD: usize = 512;
 /// For so long connections are kept of a user who has no client.
 const KEPT_FOR: Duration = Duration::from_secs(5);
+/// Of so many of them at most: one who says another password each time, where any will do, would
+/// take all connections that Redis has.
+const IDLE_MOST: usize = 64;
 /// Reads of a user that all go to the store.
 const FEW_READS: u32 = 32;
 /// A connection that Redis refuses for another reason than its user, or that the Redis of
@@ -156,8 +159,9 @@ impl Users {
 impl EventLoop {
     /// Ends the connections of users who have had no client for a while.
     pub(super) fn expire_users(&mut self) {
-        while let Some((at, user)) = self.users.idle.front().copied() {
-            if self.now < at {
+        for _ in 0..self.users.idle.len() {
+            let Some((at, user)) = self.users.idle.front().copied() else { return };
+            if self.now < at && self.users.idle.len() <= IDLE_MOST {
                 return;
             }
             self.users.idle.pop_front();

@@ -123,6 +123,51 @@ fn answers_that_nobody_reads_are_given_up_at_a_limit() {
     assert_eq!(gateway.counter("memory_refusals"), 1);
 }
 
+/// Says this by a connection of its own, which ends when the gateway has read it.
+fn say_and_go(gateway: &Gateway, bytes: &[u8]) {
+    let question = command("INFO gateway").len() as u64;
+    let mut read = gateway.counter("total_net_input_bytes") + bytes.len() as u64;
+    let mut stream = TcpStream::connect(gateway.address).unwrap();
+    stream.write_all(bytes).unwrap();
+    loop {
+        read += question;
+        if gateway.counter("total_net_input_bytes") >= read {
+            return;
+        }
+    }
+}
+
+#[test]
+fn what_a_server_that_stands_still_does_not_take_is_bounded() {
+    let redis = Redis::start(&[]);
+    let mut config = config(&redis.url());
+    config.limits.memory_bytes = 8 << 20;
+    let gateway = Gateway::start(config);
+    let (mut client, mut other) = (gateway.speak(), gateway.speak());
+    assert_eq!(client.ask("SET k first"), "+OK\r\n");
+    assert_eq!(other.ask("MULTI"), "+OK\r\n");
+    assert_eq!(other.ask("SET k half"), "+QUEUED\r\n");
+    redis.stands_still();
+    let large = of_words(&[b"SET", b"large", &[b'x'; 100 << 10]]);
+    // Who asks and goes leaves behind what was asked.
+    (0..100).for_each(|_| say_and_go(&gateway, &large));
+    let waits = gateway.counter("backlog_memory");
+    assert!((4 << 20..(4 << 20) + 2 * large.len() as u64).contains(&waits), "{waits}");
+    assert!(gateway.counter("memory_refusals") > 0);
+    client.say(&large);
+    let refused = "-TRYAGAIN nothing was done: the store takes no commands\r\n";
+    assert_eq!(client.answer(), refused);
+    // A transaction of which a part was refused is not carried out.
+    other.say(&[large.clone(), command("EXEC")].concat());
+    assert_eq!(other.answer(), refused);
+    assert_eq!(other.answer(), "");
+    redis.goes_on();
+    until("all has left", || gateway.counter("backlog_memory") == 0);
+    client.say(&large);
+    assert_eq!(client.answer(), "+OK\r\n");
+    assert_eq!(client.ask("GET k"), "$5\r\nfirst\r\n");
+}
+
 #[test]
 fn commands_whose_rest_does_not_come_hold_no_memory_that_others_need() {
     let redis = Redis::start(&[]);

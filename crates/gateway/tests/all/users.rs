@@ -138,6 +138,21 @@ fn words_that_nobody_has_cost_nothing() {
     }
 }
 
+/// Where a user has no password, each is his, and each login another one.
+#[test]
+fn one_who_says_another_password_each_time_does_not_take_all_connections() {
+    let redis = redis();
+    assert_eq!(redis.speak().ask("ACL SETUSER open on nopass ~* &* +@all"), "+OK\r\n");
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut client = gateway.speak();
+    for number in 0..300 {
+        assert_eq!(client.ask(&format!("AUTH open {number}")), "+OK\r\n");
+    }
+    let count = connections(&redis, "open");
+    assert!(count <= 80, "{count}");
+    assert_eq!(client.ask("ACL WHOAMI"), "$4\r\nopen\r\n");
+}
+
 #[test]
 fn clients_of_a_user_that_is_deleted_are_sent_away() {
     let redis = redis();
