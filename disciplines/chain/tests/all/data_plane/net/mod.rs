@@ -38,9 +38,9 @@ pub const NEW_SECRET: Secret = Secret([0xa1; 16]);
 /// Where clients are.
 pub const CLIENT_HOST: u8 = 8;
 pub const CLIENT: u64 = 0xc11e_0001;
-/// Longer than a row takes, and shorter than a machine has run when it comes to these rows: a lease
-/// from the first nanosecond of its clock is over.
-const LEASE_MS: u32 = 60_000;
+/// Longer than a row takes; on a machine that was just started less, for a lease from the first
+/// nanosecond of its clock has to be over.
+const LEASE_MS: u64 = 60_000;
 const LIFE: u64 = 1_000;
 const FIRST: u64 = 1 << 48 | 5;
 
@@ -125,6 +125,7 @@ impl Net {
             w
         };
         let switches: Vec<World> = (0..switches).map(make).collect();
+        let up_ms = switches[0].switch.leases.now_ns() / 1_000_000;
         let mut members = [None; SLOTS];
         for (slot, _) in switches.iter().enumerate() {
             members[slot] = Some(Member {
@@ -144,7 +145,7 @@ impl Net {
                 is_relaxed: false,
                 life: 0,
                 purge_below: 0,
-                lease_ms: LEASE_MS,
+                lease_ms: LEASE_MS.min(up_ms / 2) as u32,
                 members,
                 chains: vec![chain(slots)],
             },
