@@ -85,11 +85,15 @@ SEC("xdp.frags")
 int entry(struct xdp_md *ctx)
 {
 	struct work *work;
-	int verdict = parse(ctx, &work);
+	struct cursor cursor = cursor_at(ctx);
+	int verdict = parse_headers(&cursor, &work);
 	if (verdict != CONTINUE)
 		return verdict;
 	if (unlikely(!is_for_this_port(ctx)))
 		return ends(COUNT_pass_other_mac, XDP_PASS);
+	verdict = parse_message(ctx, &cursor, work);
+	if (verdict != CONTINUE)
+		return verdict;
 	struct config *config = get_config();
 	if (!config)
 		return XDP_PASS;

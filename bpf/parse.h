@@ -189,29 +189,45 @@ INLINE int load_key(struct xdp_md *ctx, struct work *work, struct cursor *cursor
 }
 
 /*
- * The whole way. CONTINUE: the packet is ours and `*work`, which is this CPU's, describes it.
- * Otherwise the verdict: other traffic passes to the kernel as it came, malformed packets end here.
+ * As far as the port. CONTINUE: the cursor is behind it, and `*work` is this CPU's. Otherwise the
+ * verdict: other traffic passes to the kernel as it came.
  */
-INLINE int parse(struct xdp_md *ctx, struct work **of)
+INLINE int parse_headers(struct cursor *cursor, struct work **of)
 {
-	struct cursor cursor = cursor_at(ctx);
 	struct datagram datagram;
-	if (!parse_datagram(&cursor, &datagram))
+	if (!parse_datagram(cursor, &datagram))
 		return ends(COUNT_pass_not_ours, XDP_PASS);
 	struct work *work = get_work();
 	if (unlikely(!work))
 		return XDP_PASS;
 	*of = work;
-	work->l3 = datagram.l3 - cursor.start;
-	work->l4 = (void *)datagram.udp - cursor.start;
+	work->l3 = datagram.l3 - cursor->start;
+	work->l4 = (void *)datagram.udp - cursor->start;
 	work->is_ipv6 = datagram.is_ipv6;
 	work->is_vlan = datagram.is_vlan;
 	__u16 udp_len = bpf_ntohs(datagram.udp->len);
 	work->payload_len = udp_len < sizeof(struct udphdr) ? 0 : udp_len - sizeof(struct udphdr);
-	int verdict = parse_kv(&cursor, work);
+	return CONTINUE;
+}
+
+/*
+ * From the port to the key. CONTINUE: the packet is ours and `work` describes it. Otherwise the
+ * verdict: what is malformed ends here.
+ */
+INLINE int parse_message(struct xdp_md *ctx, struct cursor *cursor, struct work *work)
+{
+	int verdict = parse_kv(cursor, work);
 	if (unlikely(verdict != CONTINUE))
 		return verdict;
 	if (unlikely(!frame_reaches(ctx, work->kv + work->payload_len)))
 		return ends(COUNT_drop_truncated, XDP_DROP);
-	return load_key(ctx, work, &cursor);
+	return load_key(ctx, work, cursor);
+}
+
+/* The whole way. */
+INLINE int parse(struct xdp_md *ctx, struct work **of)
+{
+	struct cursor cursor = cursor_at(ctx);
+	int verdict = parse_headers(&cursor, of);
+	return verdict == CONTINUE ? parse_message(ctx, &cursor, *of) : verdict;
 }

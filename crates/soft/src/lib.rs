@@ -42,7 +42,7 @@ use dataplane::{
     native::{Clock, Cpu, Switch},
 };
 use futures_util::TryStreamExt;
-use rtnetlink::packet_route::link::LinkLayerType;
+use rtnetlink::packet_route::link::{LinkAttribute, LinkLayerType};
 
 use self::{
     claim::Claim,
@@ -74,6 +74,11 @@ pub enum Error {
     /// Frames have other headers there.
     #[error("interface {0}: it is no Ethernet, which a soft switch takes; leave it out")]
     NotEthernet(String),
+    /// The kernel takes its frames as those of another interface.
+    #[error(
+        "interface {0}: it is part of a bridge, a bond or a VRF; a soft switch takes the bridge or the bond itself, and is not for VRFs"
+    )]
+    PartOfAnother(String),
     /// No way to keep packets from the kernel.
     #[error("nftables, which keep the kernel from handling what the switch takes: {0}")]
     Claim(io::Error),
@@ -220,8 +225,14 @@ async fn open_door(ports: &[(u32, String)]) -> Result<Arc<Door>, Error> {
         let mut link = netlink.link().get().match_index(*index).execute();
         let link = link.try_next().await;
         let link = link.map_err(|e| Error::system(name.clone())(io::Error::other(e)))?;
-        if link.is_none_or(|link| link.header.link_layer_type != LinkLayerType::Ether) {
+        let Some(link) = link.filter(|link| link.header.link_layer_type == LinkLayerType::Ether)
+        else {
             return Err(Error::NotEthernet(name.clone()));
+        };
+        // What the kernel's copies are told by is where they came in, and routes are looked up for.
+        let is_part = |of: &LinkAttribute| matches!(of, LinkAttribute::Controller(1..));
+        if link.attributes.iter().any(is_part) {
+            return Err(Error::PartOfAnother(name.clone()));
         }
     }
     let door = Door::open(&netlink).await.map(Arc::new);

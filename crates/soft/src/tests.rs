@@ -279,6 +279,26 @@ fn an_interface_has_one_soft_switch() {
     }
 }
 
+/// The kernel has its frames come in by the bridge, and would forward them as well.
+#[test]
+fn an_interface_that_is_part_of_another_is_refused() {
+    let net = Net::new("part");
+    let start = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let start = async { Soft::start("test", &["p0".into()], &[], Sizes { pages: 1 }).await };
+        Ok(runtime.block_on(start).err().map(|e| e.to_string()))
+    };
+    let space = net.space("s");
+    for line in
+        ["link add p0 type veth peer name p1", "link add b0 type bridge", "link set p0 master b0"]
+    {
+        let words: Vec<&str> = ["-n", &space].into_iter().chain(line.split(' ')).collect();
+        ip(&words).unwrap();
+    }
+    let refused = within(&net.space("s"), start).unwrap().expect("a refusal");
+    assert!(refused.contains("interface p0") && refused.contains("bridge"), "{refused}");
+}
+
 #[test]
 fn an_interface_without_ethernet_is_refused() {
     let net = Net::new("other");

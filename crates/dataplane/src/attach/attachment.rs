@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::{
     interface::{finishes_checksums, ifindex_of, mtu_of, xdp_of},
-    links::{attached, link_ifindex, link_path, open_pinned, pin},
+    links::{attached, link_info, link_path, open_pinned, pin},
     neighbour::in_the_way,
     offloads,
 };
@@ -97,8 +97,11 @@ fn create_link(program: &Program<'_>, ifindex: u32, generic: bool) -> io::Result
 /// Puts `program` into the place of an earlier agent's on the same link. No packet sees a gap.
 pub(crate) fn take_over(path: &Path, program: &Program<'_>, ifindex: u32) -> Result<bool, Error> {
     let Some(link) = open_pinned(path) else { return Ok(false) };
-    if link_ifindex(&link) != Some(ifindex) {
-        // The interface has gone, and its link with it.
+    let at_interface = link_info(&link).filter(|(there, _)| *there == ifindex);
+    let is_here = |program| xdp_of(ifindex).is_none_or(|here| here.prog_id == program);
+    if !at_interface.is_some_and(|(_, program)| is_here(program)) {
+        // The interface has gone, and its link with it; or it is that of another network namespace,
+        // which numbers its interfaces alike.
         fs::remove_file(path).map_err(Error::file("removing", path))?;
         return Ok(false);
     }

@@ -24,6 +24,15 @@ pub(crate) fn ifindex_of(interface: &str) -> Result<u32, Error> {
     nix::net::if_::if_nametoindex(interface).map_err(|_| Error::NoInterface(interface.into()))
 }
 
+/// The same; `Some(None)`: there is none of this name. `None`: that cannot be asked now.
+pub(crate) fn ifindex_if_there(interface: &str) -> Option<Option<u32>> {
+    match nix::net::if_::if_nametoindex(interface) {
+        Ok(ifindex) => Some(Some(ifindex)),
+        Err(nix::Error::ENODEV | nix::Error::ENXIO) => Some(None),
+        Err(_) => None,
+    }
+}
+
 /// The name that an interface has now.
 pub(crate) fn name_of(ifindex: u32) -> Option<String> {
     let name = nix::net::if_::if_indextoname(ifindex).ok()?;

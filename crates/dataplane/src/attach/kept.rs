@@ -5,7 +5,7 @@ use std::{fmt, fs};
 
 use super::{
     attachment::{Attachment, Mode},
-    interface::ifindex_of,
+    interface::ifindex_if_there,
     links::link_path,
     offloads,
     recirculation::Loops,
@@ -20,7 +20,16 @@ struct KeptPort {
     attached: Option<u32>,
     /// The interface that refused, so that it is said once.
     refused: Option<u32>,
+    /// How often in a row it has.
+    refusals: u32,
+    /// Looks that pass until it is tried again.
+    pause: u32,
 }
+
+/// After so many refusals there are pauses, each twice as long, up to two to the power of so many
+/// looks: each try changes settings of a driver, and some drivers begin anew for that.
+const REFUSALS_AT_ONCE: u32 = 3;
+const LONGEST_PAUSE: u32 = 6;
 
 /// The interfaces that a switch is to stay attached to.
 pub struct KeptPorts {
@@ -64,6 +73,8 @@ impl KeptPorts {
             generic: port.mode == Mode::Generic,
             attached: Some(port.ifindex),
             refused: None,
+            refusals: 0,
+            pause: 0,
         };
         KeptPorts { ports: attached.iter().map(port).collect(), loops }
     }
@@ -106,12 +117,17 @@ impl PortNews {
 
 impl KeptPort {
     fn look(&mut self, dataplane: &Dataplane) -> Option<PortNews> {
-        let there = ifindex_of(&self.interface).ok();
+        let there = ifindex_if_there(&self.interface)?;
         if there == self.attached {
             return None;
         }
         let before = self.attached.take();
         if let Some(before) = before {
+            // It may have another name now: then nothing must be redirected to it any more, before
+            // it has no program.
+            if let Err(error) = dataplane.forget_port(before) {
+                tracing::warn!("{}: {error}", self.interface);
+            }
             // What was pinned of the one that has gone.
             let _ = fs::remove_file(link_path(dataplane.home(), &self.interface, before));
             offloads::restore(dataplane.home(), &self.interface, before);
@@ -120,6 +136,13 @@ impl KeptPort {
             self.refused = None;
             return Some(PortNews::Gone(self.interface.clone()));
         };
+        if self.refused != Some(ifindex) {
+            (self.refusals, self.pause) = (0, 0);
+        }
+        if self.pause > 0 {
+            self.pause -= 1;
+            return None;
+        }
         match dataplane.attach_one(&self.interface, self.generic, "it was made anew") {
             Ok(attached) => {
                 self.attached = Some(attached.ifindex);
@@ -128,6 +151,9 @@ impl KeptPort {
             }
             Err(error) => {
                 let is_known = self.refused.replace(ifindex) == Some(ifindex);
+                self.refusals += 1;
+                let twice = self.refusals.saturating_sub(REFUSALS_AT_ONCE).min(LONGEST_PAUSE);
+                self.pause = (1 << twice) - 1;
                 (!is_known).then(|| PortNews::Refused(self.interface.clone(), error))
             }
         }

@@ -3,7 +3,7 @@
 
 use std::{ffi::CStr, fs};
 
-use super::interface::{ethtool, ifindex_of};
+use super::interface::{ethtool, name_of};
 use crate::maps::bpffs::Home;
 
 /// Takes tags of VLANs out of packets: hosts of different VLANs would be in one network.
@@ -29,18 +29,16 @@ pub(crate) fn turn_off(home: &Home, interface: &str, ifindex: u32, generic: bool
     places.all(|place| !is_on(interface, place, names.len()))
 }
 
-/// Turns on what was turned off of an interface, unless it is there no longer under this name.
+/// Turns on what was turned off of an interface that had this name then, unless it is there no
+/// longer.
 pub(crate) fn restore(home: &Home, interface: &str, ifindex: u32) {
-    let is_there = ifindex_of(interface).is_ok_and(|there| there == ifindex);
-    let names = match is_there {
-        true => feature_names(interface),
-        false => vec![],
-    };
+    let now = name_of(ifindex);
+    let names = now.as_deref().map(feature_names).unwrap_or_default();
     for feature in TAKE_TAGS_OFF.iter().chain(&JOIN_DATAGRAMS) {
         let place = names.iter().position(|name| name == feature);
         let was_on = fs::remove_dir(home.offload(feature, interface, ifindex)).is_ok();
-        if let Some(place) = place.filter(|_| was_on) {
-            set(interface, place, names.len(), true);
+        if let Some((place, now)) = place.filter(|_| was_on).zip(now.as_deref()) {
+            set(now, place, names.len(), true);
         }
     }
 }

@@ -71,7 +71,8 @@ impl Dataplane {
         Ok(names)
     }
 
-    fn forget_port(&self, ifindex: u32) -> Result<(), Error> {
+    /// Nothing is redirected to an interface any more.
+    pub(super) fn forget_port(&self, ifindex: u32) -> Result<(), Error> {
         for rows in ["ports", "port_names"] {
             match self.map(rows).delete(&ifindex.to_ne_bytes()) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {

@@ -182,13 +182,15 @@ fn open_one(home: &Home, number: u32, program: &Program<'_>, generic: bool) -> R
     let (near, far) = names(home, number);
     let path = home.recirculation(number);
     let there = (interface::ifindex_of(&near), interface::ifindex_of(&far));
+    // Its interfaces may all be in another mode now.
     if let (Ok(near), Ok(far)) = there
+        && attachment::runs_generic(far).is_none_or(|is_generic| is_generic == generic)
         && attachment::take_over(&path, program, far)?
     {
         return Ok(near);
     }
     if let Ok(near) = there.0 {
-        // Of an agent that died while it made the port.
+        // Of another mode, or of an agent that died while it made the port.
         delete(near).map_err(wrong("removing a half-made recirculation port"))?;
     }
     make_pair(&near, &far, crate::load::kernel::cpus())

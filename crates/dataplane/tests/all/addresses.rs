@@ -24,6 +24,26 @@ fn ends(switch: &Switch, mac: [u8; 6]) -> Verdict {
     run.verdict
 }
 
+/// What is malformed ends here where it was sent here, and nowhere else.
+#[test]
+fn a_malformed_frame_for_another_receiver_is_left_alone() {
+    in_namespace(|| {
+        ip("link add v0 address 02:00:00:00:09:01 type veth peer name v1");
+        let switch = Switch::load(&[trial()], &[tenant(SIGNED, NUMBER)]);
+        switch.dataplane().attach("v0", Mode::Generic).expect("attached");
+        let mut frame = Message::read(SIGNED, b"note").frame().bytes();
+        frame[42] ^= 0xf; // another version of the protocol
+        for (mac, verdict, counter) in
+            [(OURS, Verdict::Drop, "drop_bad_version"), (CHANGED, Verdict::Pass, "pass_other_mac")]
+        {
+            frame[..6].copy_from_slice(&mac);
+            let run = switch.run(&frame, Some(ifindex("v0")));
+            assert_eq!(run.verdict, verdict, "{run:?}");
+            assert_eq!(run.moved.get(counter), Some(&1), "{run:?}");
+        }
+    });
+}
+
 #[test]
 fn a_frame_for_another_receiver_is_not_answered() {
     in_namespace(|| {

@@ -394,6 +394,25 @@ fn a_packet_is_copied_in_generic_mode() {
     copies(Mode::Generic);
 }
 
+/// Whatever mode its interfaces were in before: what one redirects to another mode may be lost.
+#[test]
+fn the_ports_by_which_values_go_round_are_in_the_mode_of_the_interfaces() {
+    in_namespace(|| {
+        let switch = switch();
+        let (_socket, _far, mut attached) = network(&switch, Mode::Generic);
+        for mode in [Mode::Generic, Mode::Native, Mode::Generic] {
+            attached.iter_mut().for_each(|port| port.mode = mode);
+            let made = switch.dataplane().recirculate(&attached, &Loops::default());
+            assert!(made.expect("a port"));
+            let shown = std::process::Command::new("ip").args(["-o", "link"]).output().expect("iproute2");
+            let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+            let far: Vec<&str> = shown.lines().filter(|line| line.contains("-rec1@")).collect();
+            assert_eq!(far.len(), 1, "{shown}");
+            assert_eq!(far[0].contains(" xdpgeneric "), mode == Mode::Generic, "{}", far[0]);
+        }
+    });
+}
+
 fn sends_round(mode: Mode) {
     in_namespace(move || {
         let switch = switch();

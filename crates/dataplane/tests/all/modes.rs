@@ -91,6 +91,27 @@ fn an_interface_that_is_made_anew_is_attached_again() {
     });
 }
 
+/// It has another name: nothing is redirected to where no program is.
+#[test]
+fn an_interface_that_is_called_otherwise_is_sent_nothing() {
+    beside_interfaces(|switch| {
+        let attached = attach(switch, &["t0", "t1"], Mode::Native);
+        let dataplane = switch.dataplane();
+        let mut kept = KeptPorts::new(&attached, Loops::default());
+        assert_eq!(dataplane.port("t0"), Some(attached[0].ifindex));
+        ip("link set t0 down");
+        ip("link set t0 name t7");
+        let news: Vec<String> = kept.look(dataplane).iter().map(PortNews::to_string).collect();
+        assert_eq!(news, ["interface t0 is gone: attached again as soon as there is one"]);
+        assert_eq!(dataplane.port("t0"), None);
+        assert_eq!(dataplane.port("t1"), Some(attached[1].ifindex));
+        ip("link set t7 name t0");
+        let news: Vec<String> = kept.look(dataplane).iter().map(PortNews::to_string).collect();
+        assert_eq!(news, ["interface t0 is there again: attached, native mode"]);
+        assert_eq!(dataplane.port("t0"), Some(attached[0].ifindex));
+    });
+}
+
 #[test]
 fn auto_goes_on_in_the_mode_that_is_there() {
     beside_interfaces(|switch| {
