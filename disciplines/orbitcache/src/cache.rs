@@ -169,6 +169,11 @@ impl Cache {
         self.threshold.set_budget(reports);
     }
 
+    /// Items that it may have.
+    pub fn share(&self) -> usize {
+        self.share
+    }
+
     /// The tenant has another number of pages there.
     pub fn resize(&mut self, pages: u32) {
         self.capacity.resize(pages, self.items);

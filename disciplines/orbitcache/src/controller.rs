@@ -3,8 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use decide::{
-    Action, Answer, Discipline, Eviction, HotKeys, Inventory, Limits, Room, SwitchId, Tallies,
-    WindowEnd,
+    Action, Answer, Discipline, Eviction, HotKeys, Inventory, Limits, Room, SwitchId, WindowEnd,
 };
 use hot::add;
 
@@ -55,10 +54,7 @@ struct Controller {
 
 struct Switch {
     attached: bool,
-    size: Size,
-    caches: BTreeMap<u32, Cache>,
-    /// Reads and overflows of the window that ended, until it is settled.
-    ended: Option<(u64, u64)>,
+    tenants: BTreeMap<u32, Tenant>,
     reads: u64,
     overflows: u64,
     store_reports: u64,
@@ -68,18 +64,31 @@ struct Switch {
     gone: BTreeMap<&'static str, u64>,
 }
 
-impl Switch {
-    fn new(limits: Limits) -> Switch {
+/// What a switch has of a tenant, and how many items that may be, by the tenant's own reads.
+struct Tenant {
+    cache: Cache,
+    size: Size,
+    /// Reads and overflows of the window that ended, until it is settled.
+    ended: Option<(u64, u64)>,
+}
+
+impl Tenant {
+    fn new(cache: Cache, limits: &Limits) -> Tenant {
         let set = limits.settings;
+        let size = Size::new(
+            set[settings::ITEMS_MIN],
+            set[settings::ITEMS_MAX],
+            set[settings::OVERFLOW_PERMILLE],
+        );
+        Tenant { cache, size, ended: None }
+    }
+}
+
+impl Switch {
+    fn new() -> Switch {
         Switch {
             attached: false,
-            size: Size::new(
-                set[settings::ITEMS_MIN],
-                set[settings::ITEMS_MAX],
-                set[settings::OVERFLOW_PERMILLE],
-            ),
-            caches: BTreeMap::new(),
-            ended: None,
+            tenants: BTreeMap::new(),
             reads: 0,
             overflows: 0,
             store_reports: 0,
@@ -88,42 +97,50 @@ impl Switch {
         }
     }
 
-    /// Divides what there may be: to each what it wants, as far as that is fair, and evenly what
-    /// nobody wants.
+    /// Items that there may be of all tenants.
+    fn items_may_be(&self, limits: &Limits) -> usize {
+        let sizes = self.tenants.values().map(|tenant| tenant.size.items());
+        sizes.sum::<usize>().min(limits.settings[settings::ITEMS_MAX] as usize)
+    }
+
+    /// Divides what there may be: to each what it wants and may have, as far as that is fair, and
+    /// evenly what nobody wants.
     fn share(&mut self, now: Duration, limits: &Limits) {
-        let count = self.caches.len().max(1);
-        let wanted: Vec<usize> =
-            self.caches.values().map(|cache| cache.has_room_for(now)).collect();
-        let total = self.size.items();
+        let count = self.tenants.len().max(1);
+        let wanted = |tenant: &Tenant| tenant.cache.has_room_for(now).min(tenant.size.items());
+        let wanted: Vec<usize> = self.tenants.values().map(wanted).collect();
+        let total = self.items_may_be(limits);
         let shares = shares(total, &wanted);
         let spare = (total - shares.iter().sum::<usize>()) / count;
         let reports = REPORTS_PER_ITEM * limits.settings[settings::ITEMS_MAX];
         let reports = reports.min(limits.reports_per_window) / count as u32;
-        for (cache, share) in self.caches.values_mut().zip(shares) {
-            cache.set_share(share + spare, reports);
+        for (tenant, share) in self.tenants.values_mut().zip(shares) {
+            tenant.cache.set_share((share + spare).min(tenant.size.items()), reports);
         }
     }
 
-    fn window_end(&mut self, tallies: &Tallies) {
-        let (reads, overflows) = self.ended.get_or_insert_default();
-        *reads += tallies[READS].max(tallies[OVERFLOWS]);
-        *overflows += tallies[OVERFLOWS];
-    }
-
-    /// A window ended, for all tenants.
+    /// A window ended, for all tenants that count in it.
     fn settle(&mut self, now: Duration, limits: &Limits, out: &mut Vec<Action>) {
-        let Some((reads, overflows)) = self.ended.take_if(|_| self.attached) else { return };
-        self.reads += reads;
-        self.overflows += overflows;
-        let permille = (1000 * overflows).checked_div(reads);
+        if !self.attached || self.tenants.values().all(|tenant| tenant.ended.is_none()) {
+            return;
+        }
+        let (mut all_reads, mut all_overflows) = (0, 0);
+        for Tenant { cache, size, ended } in self.tenants.values_mut() {
+            let Some((reads, overflows)) = ended.take() else { continue };
+            all_reads += reads;
+            all_overflows += overflows;
+            let more = cache.has_room_for(now) > size.items();
+            size.window_end(reads, overflows, cache.share(), more);
+        }
+        self.reads += all_reads;
+        self.overflows += all_overflows;
+        let permille = (1000 * all_overflows).checked_div(all_reads);
         self.overflow_permille = permille.unwrap_or(self.overflow_permille);
-        let wanted: usize = self.caches.values().map(|cache| cache.has_room_for(now)).sum();
-        let more = wanted > self.size.items();
-        self.size.window_end(reads, overflows, more);
         self.share(now, limits);
-        let changes = self.size.items().div_ceil(CHANGE_ONE_IN * self.caches.len().max(1));
-        for cache in self.caches.values_mut() {
-            cache.settle(now, changes, out);
+        let count = self.tenants.len().max(1);
+        let changes = self.items_may_be(limits).div_ceil(CHANGE_ONE_IN * count);
+        for tenant in self.tenants.values_mut() {
+            tenant.cache.settle(now, changes, out);
         }
     }
 }
@@ -139,15 +156,17 @@ impl Controller {
         set[settings::QUEUE] << QUEUE_SHIFT | park_us
     }
 
+    fn tenant(&mut self, switch: SwitchId, tenant: u32) -> Option<&mut Tenant> {
+        self.switches.get_mut(&switch)?.tenants.get_mut(&tenant)
+    }
+
     fn cache(&mut self, switch: SwitchId, tenant: u32) -> Option<&mut Cache> {
-        self.switches.get_mut(&switch)?.caches.get_mut(&tenant)
+        Some(&mut self.tenant(switch, tenant)?.cache)
     }
 
     fn attach(&mut self, now: Duration, switch: SwitchId, attached: bool) {
         self.now = now;
-        let limits = self.limits;
-        let at = self.switches.entry(switch);
-        let at = at.or_insert_with(|| Switch::new(limits));
+        let at = self.switches.entry(switch).or_insert_with(Switch::new);
         at.attached = attached;
     }
 }
@@ -169,36 +188,32 @@ impl Discipline for Controller {
         self.watch.want(tenant, !rooms.is_empty());
         for (id, switch) in &mut self.switches {
             if rooms.iter().all(|room| room.switch != *id)
-                && let Some(cache) = switch.caches.remove(&tenant)
+                && let Some(gone) = switch.tenants.remove(&tenant)
             {
-                add(&mut switch.gone, cache.counts());
+                add(&mut switch.gone, gone.cache.counts());
                 switch.share(now, &limits);
             }
         }
         for room in rooms {
-            let switch = self.switches.entry(room.switch);
-            let switch = switch.or_insert_with(|| Switch::new(limits));
-            if let Some(cache) = switch.caches.get_mut(&tenant) {
-                cache.resize(room.pages);
+            let switch = self.switches.entry(room.switch).or_insert_with(Switch::new);
+            if let Some(known) = switch.tenants.get_mut(&tenant) {
+                known.cache.resize(room.pages);
                 continue;
             }
             let cache = Cache::new(tenant, room, limits, items_most, word);
             if switch.attached {
                 out.push(cache.configure());
             }
-            switch.caches.insert(tenant, cache);
+            switch.tenants.insert(tenant, Tenant::new(cache, &limits));
             switch.share(now, &limits);
         }
     }
 
     fn holds(&mut self, now: Duration, inventory: Inventory<'_>, out: &mut Vec<Action>) {
         self.now = now;
-        if let Some(cache) = self.cache(inventory.switch, inventory.tenant) {
-            cache.holds(inventory.held, inventory.lost, out);
-        }
-        if let Some(switch) = self.switches.get_mut(&inventory.switch) {
-            let items = switch.caches.values().map(Cache::items).sum();
-            switch.size.at_least(items);
+        if let Some(known) = self.tenant(inventory.switch, inventory.tenant) {
+            known.cache.holds(inventory.held, inventory.lost, out);
+            known.size.at_least(known.cache.items());
         }
     }
 
@@ -211,11 +226,11 @@ impl Discipline for Controller {
 
     fn window_end(&mut self, now: Duration, end: WindowEnd<'_>, out: &mut Vec<Action>) {
         self.now = now;
-        if let Some(cache) = self.cache(end.switch, end.tenant) {
+        if let Some(Tenant { cache, ended, .. }) = self.tenant(end.switch, end.tenant) {
             cache.window_end(now, end.items, out);
-        }
-        if let Some(switch) = self.switches.get_mut(&end.switch) {
-            switch.window_end(end.tallies);
+            let (reads, overflows) = ended.get_or_insert_default();
+            *reads += end.tallies[READS].max(end.tallies[OVERFLOWS]);
+            *overflows += end.tallies[OVERFLOWS];
         }
     }
 
@@ -257,7 +272,7 @@ impl Discipline for Controller {
         let window_ms = f64::from(self.limits.window_ms.max(1));
         let windows = (report.counted.as_secs_f64() * 1000.0 / window_ms).max(0.1);
         for switch in self.switches.values_mut().filter(|switch| switch.attached) {
-            if let Some(cache) = switch.caches.get_mut(&tenant) {
+            if let Some(Tenant { cache, .. }) = switch.tenants.get_mut(&tenant) {
                 switch.store_reports += 1;
                 let keys = report.keys.iter();
                 let keys = keys.map(|(key, reads)| (key.clone(), f64::from(*reads) / windows));
@@ -276,25 +291,26 @@ impl Discipline for Controller {
 
     fn wanted(&self, switch: SwitchId, tenant: u32) -> usize {
         let switch = self.switches.get(&switch);
-        let cache = switch.and_then(|switch| switch.caches.get(&tenant));
-        cache.map_or(0, |cache| cache.wanted(self.now))
+        let tenant = switch.and_then(|switch| switch.tenants.get(&tenant));
+        tenant.map_or(0, |tenant| tenant.cache.wanted(self.now))
     }
 
     fn counters(&self, switch: SwitchId) -> BTreeMap<&'static str, u64> {
         let Some(switch) = self.switches.get(&switch) else { return BTreeMap::new() };
         let mut sum = switch.gone.clone();
-        let items: usize = switch.caches.values().map(Cache::items).sum();
-        for cache in switch.caches.values() {
+        let caches = || switch.tenants.values().map(|tenant| &tenant.cache);
+        let items: usize = caches().map(Cache::items).sum();
+        for cache in caches() {
             add(&mut sum, cache.counts());
         }
-        if !switch.caches.is_empty() {
-            let thresholds = switch.caches.values().map(Cache::threshold);
+        if !switch.tenants.is_empty() {
+            let thresholds = caches().map(Cache::threshold);
             let highest = thresholds.max().unwrap_or(0);
             add(
                 &mut sum,
                 [
                     ("items_wanted", items as u64),
-                    ("items_may_be", switch.size.items() as u64),
+                    ("items_may_be", switch.items_may_be(&self.limits) as u64),
                     ("reads_of_items", switch.reads),
                     ("overflows", switch.overflows),
                     ("overflow_permille", switch.overflow_permille),

@@ -2,8 +2,8 @@
 
 use decide::Setting;
 
-/// Items of all tenants that a switch has at least and at most, whatever the requests say; the same
-/// twice fixes them.
+/// Items that a switch has at least of each tenant, and at most of all, whatever the requests say;
+/// the same twice fixes them.
 pub const ITEMS_MIN: usize = 0;
 /// See [`ITEMS_MIN`].
 pub const ITEMS_MAX: usize = 1;
@@ -26,7 +26,7 @@ const PARK_US_MOST: u32 = 0xff_fffe;
 pub const ALL: &[Setting] = &[
     Setting::new(
         "items_min",
-        "items of all tenants that a switch has at least, if so many are worth it",
+        "items of a tenant that a switch has at least, if so many are worth it and there is room",
         16,
         1,
         4096,

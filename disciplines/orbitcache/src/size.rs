@@ -1,7 +1,9 @@
-//! How many items a switch has: fewer when too many reads find no place to wait, more while they do
-//! and keys are there that are worth it (paper, 3.10).
+//! How many items a switch has of a tenant: fewer when too many reads find no place to wait, more
+//! while they do and keys are there that are worth it (paper, 3.10).
 //!
-//! All items of a switch go round the same ports, so the number is the switch's, over all tenants.
+//! All items of a switch go round the same ports. Where these are full, reads of all tenants find no
+//! place, and the number falls for each of them. A tenant that asks for one key in bursts fills that
+//! key's queue, however many items there are: it alone has fewer then.
 
 /// Where it begins, within its bounds: the paper's optimum.
 const START: f64 = 128.0;
@@ -29,7 +31,7 @@ impl Size {
         Size { items: START.clamp(least, most), least, most, target: f64::from(permille) / 1000.0 }
     }
 
-    /// Items of all tenants.
+    /// Items of the tenant.
     pub fn items(&self) -> usize {
         self.items as usize
     }
@@ -40,14 +42,18 @@ impl Size {
     }
 
     /// A window ended with so many reads of items that might be answered, of which so many
-    /// overflowed. `more`: the switch has all the items that it may, and others are worth it.
-    /// Between the target and half of it nothing changes.
-    pub fn window_end(&mut self, reads: u64, overflows: u64, more: bool) {
+    /// overflowed, while there might be `share` items: beside others fewer than the number. `more`:
+    /// there are all that there may be, and others are worth it. Between the target and half of it
+    /// nothing changes.
+    pub fn window_end(&mut self, reads: u64, overflows: u64, share: usize, more: bool) {
         if reads < READS_MIN {
             return;
         }
         let ratio = overflows as f64 / reads as f64;
         if ratio > self.target {
+            if share < self.items() {
+                self.items = share.max(1) as f64;
+            }
             self.items -= (self.items * FALL).max(1.0);
         } else if more && ratio <= self.target / 2.0 {
             self.items += (self.items * RISE).max(1.0);
@@ -71,7 +77,7 @@ mod tests {
     fn bounds_that_are_the_same_fix_it() {
         let mut size = Size::new(64, 64, 10);
         for overflows in [0, 5000, 10_000] {
-            size.window_end(10_000, overflows, true);
+            size.window_end(10_000, overflows, size.items(), true);
             assert_eq!(size.items(), 64);
         }
     }
@@ -79,9 +85,16 @@ mod tests {
     #[test]
     fn it_stays_where_nothing_is_wanted_or_known() {
         let mut size = Size::new(16, 256, 10);
-        size.window_end(10_000, 0, false);
-        size.window_end(READS_MIN - 1, READS_MIN - 1, true);
+        size.window_end(10_000, 0, 128, false);
+        size.window_end(READS_MIN - 1, READS_MIN - 1, 128, true);
         assert_eq!(size.items(), 128);
+    }
+
+    #[test]
+    fn it_falls_from_what_there_might_be() {
+        let mut size = Size::new(16, 256, 10);
+        size.window_end(10_000, 5000, 40, true);
+        assert_eq!(size.items(), 35);
     }
 
     proptest! {
@@ -90,7 +103,8 @@ mod tests {
             let mut size = Size::new(16, 256, 10);
             size.items = f64::from(start);
             for window in 0..150 {
-                size.window_end(10_000, overflows(size.items(), up_to, 10_000), true);
+                let over = overflows(size.items(), up_to, 10_000);
+                size.window_end(10_000, over, size.items(), true);
                 if window > 60 {
                     let items = size.items() as f64;
                     prop_assert!((0.8 * up_to..=1.2 * up_to + 1.0).contains(&items), "{items} of {up_to} in window {window}");
@@ -102,7 +116,7 @@ mod tests {
         fn it_keeps_its_bounds(least in 1u32..300, most in 1u32..300, windows in prop::collection::vec((0u64..1000, 0u64..1000), 0..100)) {
             let mut size = Size::new(least, most, 10);
             for (reads, overflows) in windows {
-                size.window_end(reads, overflows, true);
+                size.window_end(reads, overflows, size.items(), true);
                 prop_assert!(size.items() <= most as usize && size.items() >= least.min(most) as usize);
             }
         }
