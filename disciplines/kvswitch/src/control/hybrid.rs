@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use decide::{Key, Record};
+use decide::{Key, Outcome, Record};
 
 use super::{
     tests::{Rig, STORES, SWITCH, TENANT, limits},
@@ -130,6 +130,25 @@ fn a_key_that_fits_again_changes_sides() {
     at.rig.now += Duration::from_secs(700);
     at.windows(3, &load(), 0);
     assert_eq!(at.item(1), Some(Item::Copy));
+}
+
+/// Not even sent, what was to become a copy is still what a leader before made of it.
+#[test]
+fn an_inherited_record_that_could_not_become_a_copy_goes_when_nobody_asks_for_it() {
+    let mut at = Hybrid::new(0);
+    at.windows(4, &load(), 5);
+    assert_eq!(at.item(0), Some(Item::Replicas));
+    at.rig.settings = limits().settings.with(settings::COPIES, 1);
+    at.rig.lead();
+    at.rig.outcome = Outcome::NotSent;
+    at.windows(1, &load(), 5);
+    at.windows(20, &load()[1..], 5);
+    assert_eq!(at.item(0), Some(Item::Replicas));
+    at.rig.outcome = Outcome::Done;
+    at.rig.story.clear();
+    at.windows(20, &load()[1..], 5);
+    assert_eq!(at.item(0), None);
+    assert!(at.rig.story.contains(&"end".into()));
 }
 
 #[test]

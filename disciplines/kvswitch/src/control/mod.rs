@@ -174,18 +174,20 @@ impl Discipline for Controller {
 
     fn window_end(&mut self, now: Duration, end: WindowEnd<'_>, out: &mut Vec<Action>) {
         let WindowEnd { items, tallies, .. } = end;
-        let there = self.tenants.get(&end.tenant).map(|tenant| tenant.there(&self.holds));
-        self.at(end.switch, end.tenant, |side, stores, _| {
-            let there = there.unwrap_or_default();
-            side.window_end(now, items, tallies, stores, &there, out);
-            side.configure(stores, out);
-        });
+        // Before the next plan: a copy that makes way in it for replicas counts as inherited until
+        // these are there, and where load moves there is always one.
         if let Some(tenant) = self.tenants.get(&end.tenant)
             && tenant.sides.values().all(|side| side.is_settled(now))
         {
             let stores = tenant.stores.addresses();
             self.holds.settle(end.tenant, stores, out);
         }
+        let there = self.tenants.get(&end.tenant).map(|tenant| tenant.there(&self.holds));
+        self.at(end.switch, end.tenant, |side, stores, _| {
+            let there = there.unwrap_or_default();
+            side.window_end(now, items, tallies, stores, &there, out);
+            side.configure(stores, out);
+        });
     }
 
     fn answered(&mut self, now: Duration, answer: Answer<'_>, _out: &mut Vec<Action>) {

@@ -28,7 +28,7 @@ pub(super) struct PendingChange {
     /// Whether its stores are to be told all anew.
     anew: bool,
     /// Whether an inherited item was there before.
-    inherited: bool,
+    pub(super) inherited: bool,
 }
 
 impl Side {
@@ -92,7 +92,7 @@ impl Side {
         holds: &mut Holdings,
     ) {
         if self.copies.answered(now, key, outcome) {
-            return self.copy_answered(outcome);
+            return self.copy_answered(key, outcome);
         }
         let Some(asked) = self.asked.remove(key) else { return };
         let servers = self.table.servers(key).cloned().unwrap_or_default();
@@ -115,7 +115,11 @@ impl Side {
         }
     }
 
-    fn copy_answered(&mut self, outcome: Outcome) {
+    /// Nothing else stands there any more, unless the switch was not even asked.
+    fn copy_answered(&mut self, key: &Key, outcome: Outcome) {
+        if outcome != Outcome::NotSent {
+            self.inherited.remove(key);
+        }
         match outcome {
             Outcome::NoRoom => {
                 self.counts.no_room += 1;

@@ -62,7 +62,8 @@ pub struct Side {
     table: Table,
     copies: Copies,
     asked: BTreeMap<Key, PendingChange>,
-    /// Items of a controller before us, or of other homes: nobody knows what stands behind them.
+    /// Items of a controller before us, or of other homes: nobody knows what stands behind them. One
+    /// that is to be a copy counts until that is answered.
     inherited: BTreeSet<Key>,
     /// Items that the switch lost, and is to have again.
     missing: BTreeSet<Key>,
@@ -222,16 +223,16 @@ impl Side {
         self.moved(stores, holds);
     }
 
-    /// Whether everything that is at the switch is known, and there as planned, or the switch is
-    /// away for long.
+    /// Whether nothing that was inherited is at the switch any more, so that stores know of all that
+    /// leads to them; or the switch is away for long. Changes of other keys may be under way, and
+    /// where load moves always are.
     pub fn is_settled(&self, now: Duration) -> bool {
         if !self.attached && now >= self.since + AWAY {
             return true;
         }
         self.settled
             && self.inherited.is_empty()
-            && self.asked.is_empty()
-            && self.copies.is_settled()
+            && self.asked.values().all(|change| !change.inherited)
     }
 
     /// Whether a store of the rack that the switch is at the top of answers nothing any longer.

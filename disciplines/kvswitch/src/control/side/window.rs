@@ -321,8 +321,8 @@ impl Side {
         out: &mut Vec<Action>,
     ) -> usize {
         let (table, copies) = (&self.table, &self.copies);
-        self.inherited.retain(|key| table.servers(key).is_none() && !copies.has(key));
-        let free = |key: &&Key| !self.asked.contains_key(*key);
+        self.inherited.retain(|key| table.servers(key).is_none());
+        let free = |key: &&Key| !self.asked.contains_key(*key) && !copies.has(key);
         let gone = self.inherited.iter().filter(free).filter(|key| which(key));
         let gone: Vec<Key> = gone.take(most).cloned().collect();
         gone.iter().for_each(|key| self.remove(key, out));
