@@ -102,6 +102,17 @@ pub trait Discipline: Send {
     /// acknowledged.
     fn told(&mut self, _now: Duration, _store: SocketAddr, _tenant: u32, _out: &mut Vec<Action>) {}
 
+    /// A message to a store about a tenant found too many waiting, and neither it nor any later one
+    /// was taken in: all of it is to be told anew. Comes once, when there is room again.
+    fn not_told(
+        &mut self,
+        _now: Duration,
+        _store: SocketAddr,
+        _tenant: u32,
+        _out: &mut Vec<Action>,
+    ) {
+    }
+
     /// The discipline's half in a store reports about a tenant ([`crate::StoreAction::Report`]):
     /// its load, hot keys, what was done.
     fn store_reported(

@@ -258,6 +258,11 @@ impl Discipline for Controller {
         self.watch.told(store, tenant);
     }
 
+    fn not_told(&mut self, now: Duration, store: SocketAddr, tenant: u32, _: &mut Vec<Action>) {
+        self.now = now;
+        self.watch.not_told(store, tenant);
+    }
+
     /// A store was read for these keys. Which switches they passed it does not know.
     fn store_reported(
         &mut self,

@@ -62,6 +62,13 @@ impl Watch {
         }
     }
 
+    /// What a store was told of a tenant was refused: it is told again.
+    pub fn not_told(&mut self, store: SocketAddr, tenant: u32) {
+        if let Some(said) = self.stores.get_mut(&store) {
+            said.remove(&tenant);
+        }
+    }
+
     /// Time passed.
     pub fn tick(&mut self, now: Duration, out: &mut Vec<Action>) {
         for (store, said) in &mut self.stores {
@@ -109,6 +116,8 @@ mod tests {
         assert_eq!(told(&mut watch, EVERY * 3), [8]);
         watch.attached(store);
         assert_eq!(told(&mut watch, EVERY * 3), [7, 8], "it may have forgotten");
+        watch.not_told(store, 7);
+        assert_eq!(told(&mut watch, EVERY * 3), [7], "it does not know");
         watch.want(7, false);
         watch.told(store, 8);
         assert_eq!(told(&mut watch, EVERY * 5), [8]);

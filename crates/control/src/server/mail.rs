@@ -34,12 +34,10 @@ impl Mail {
         if length > MESSAGE_MAX {
             return Err(format!("a message of {length} bytes, at most {MESSAGE_MAX} are taken"));
         }
-        let bytes = self.bytes + length;
-        let waiting = self.messages.len();
-        if waiting >= WAITING_MAX || bytes > WAITING_BYTES_MAX {
-            return Err(format!("{waiting} messages wait for it already"));
+        if !self.has_room_for(length) {
+            return Err(format!("{} messages wait for it already", self.messages.len()));
         }
-        self.bytes = bytes;
+        self.bytes += length;
         self.messages.push_back(HalfMessage {
             seq: *next_number,
             discipline: discipline.into(),
@@ -48,6 +46,16 @@ impl Mail {
         });
         *next_number += 1;
         Ok(())
+    }
+
+    /// Whether another message of so many bytes may wait.
+    pub fn has_room_for(&self, length: usize) -> bool {
+        self.messages.len() < WAITING_MAX && self.bytes + length <= WAITING_BYTES_MAX
+    }
+
+    /// Whether as many may come as wait at most.
+    pub fn is_half_empty(&self) -> bool {
+        self.messages.len() <= WAITING_MAX / 2 && self.bytes <= WAITING_BYTES_MAX / 2
     }
 
     /// The first message above this number.

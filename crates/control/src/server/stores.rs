@@ -3,10 +3,13 @@
 //!
 //! Messages are numbered, wait until they are acknowledged, and are sent again over a new stream.
 //! They are not remembered: after a change of the leader a discipline's control half starts anew,
-//! and tells again what it has to say.
+//! and tells again what it has to say. Nor are those for which there is no room: nothing about their
+//! tenant is taken in then, so that no part of what it has to hear is missing in the middle, until
+//! half of the room is free and the control half is asked to tell all of it again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     net::SocketAddr,
 };
 
@@ -31,9 +34,26 @@ struct Stream {
     sent: u64,
 }
 
+/// The messages for one store.
+#[derive(Default)]
+struct Mailbox {
+    mail: Mail,
+    /// Tenants about whom messages were refused.
+    refused: BTreeSet<u32>,
+}
+
+/// The tenants for whom an acknowledgement changes something.
+#[derive(Debug, Default, PartialEq)]
+pub struct Acknowledgement {
+    /// The store has all that it was sent about these.
+    pub told: BTreeSet<u32>,
+    /// Messages about these were refused, and there is room again.
+    pub not_told: BTreeSet<u32>,
+}
+
 /// All stores of the cluster.
 pub struct Stores {
-    mail: BTreeMap<SocketAddr, Mail>,
+    boxes: BTreeMap<SocketAddr, Mailbox>,
     streams: BTreeMap<StoreStreamId, Stream>,
     generation: u64,
 }
@@ -42,7 +62,7 @@ impl Stores {
     /// Those at these addresses.
     pub fn new(addresses: impl Iterator<Item = SocketAddr>) -> Stores {
         Stores {
-            mail: addresses.map(|address| (address, Mail::default())).collect(),
+            boxes: addresses.map(|address| (address, Mailbox::default())).collect(),
             streams: BTreeMap::new(),
             generation: 0,
         }
@@ -51,7 +71,7 @@ impl Stores {
     /// A stream began. One whose address is no store's is told the cluster only.
     pub fn begin(&mut self, hello: &StoreHello) -> StoreStreamId {
         let address = hello.address.parse().ok();
-        let store = address.filter(|address| self.mail.contains_key(address));
+        let store = address.filter(|address| self.boxes.contains_key(address));
         if store.is_some() {
             let streams = self.streams.values_mut();
             let before = streams.filter(|stream| stream.store == store);
@@ -74,10 +94,11 @@ impl Stores {
         self.streams.get(&id)?.store
     }
 
-    /// Takes a message for a store.
+    /// Takes a message for a store, if all before it about the tenant were taken.
     ///
     /// # Errors
-    /// One line: there is no such store, the message is too long, or too many wait.
+    /// One line: there is no such store, the message is too long, or too many wait; of messages
+    /// about a tenant that is the first.
     pub fn tell(
         &mut self,
         store: SocketAddr,
@@ -86,9 +107,15 @@ impl Stores {
         message: Bytes,
         next_number: &mut u64,
     ) -> Result<(), String> {
-        let Some(mail) = self.mail.get_mut(&store) else {
+        let Some(Mailbox { mail, refused }) = self.boxes.get_mut(&store) else {
             return Err(format!("{store} is not one of the cluster's stores"));
         };
+        if refused.contains(&tenant) {
+            return Ok(());
+        }
+        if !mail.has_room_for(message.len()) {
+            refused.insert(tenant);
+        }
         mail.tell(discipline, tenant, message, next_number)
             .map_err(|line| format!("{store}: {line}"))
     }
@@ -112,20 +139,22 @@ impl Stores {
             Body::Placements(rooms.placements())
         } else {
             stream.cluster?;
-            let next = self.mail.get(&stream.store?)?.after(stream.sent)?;
+            let next = self.boxes.get(&stream.store?)?.mail.after(stream.sent)?;
             stream.sent = next.seq;
             Body::Message(next.clone())
         };
         Some(ToStore { body: Some(body) })
     }
 
-    /// A store took in every message up to this number. Of these tenants it has all that it
-    /// was sent.
-    pub fn acknowledged(&mut self, id: StoreStreamId, seq: u64) -> BTreeSet<u32> {
-        let Some(stream) = self.streams.get(&id) else { return BTreeSet::new() };
-        let mail = stream.store.and_then(|store| self.mail.get_mut(&store));
-        let seq = seq.min(stream.sent);
-        mail.map_or_else(BTreeSet::new, |mail| mail.acknowledged(seq))
+    /// A store took in every message up to this number.
+    pub fn acknowledged(&mut self, id: StoreStreamId, seq: u64) -> Acknowledgement {
+        let Some(stream) = self.streams.get(&id) else { return Acknowledgement::default() };
+        let of_store = stream.store.and_then(|store| self.boxes.get_mut(&store));
+        let Some(Mailbox { mail, refused }) = of_store else { return Acknowledgement::default() };
+        let mut told = mail.acknowledged(seq.min(stream.sent));
+        told.retain(|tenant| !refused.contains(tenant));
+        let not_told = if mail.is_half_empty() { mem::take(refused) } else { BTreeSet::new() };
+        Acknowledgement { told, not_told }
     }
 }
 
@@ -167,12 +196,12 @@ mod tests {
         assert!(stores.next(first, None, &Rooms::default()).is_none(), "the cluster comes first");
         let all = [None, Some((10, 1)), Some((11, 2)), Some((12, 1))];
         assert_eq!(take(&mut stores, first), all);
-        assert_eq!(stores.acknowledged(first, 11), [2].into(), "of 1 there is another");
+        assert_eq!(stores.acknowledged(first, 11).told, [2].into(), "of 1 there is another");
         let second = stores.begin(&hello("10.0.0.1:7117"));
-        assert_eq!(stores.acknowledged(first, 12), [].into(), "not its stream any longer");
-        assert_eq!(stores.acknowledged(second, 12), [].into(), "not sent yet");
+        assert_eq!(stores.acknowledged(first, 12).told, [].into(), "not its stream any longer");
+        assert_eq!(stores.acknowledged(second, 12).told, [].into(), "not sent yet");
         assert_eq!(take(&mut stores, second), [None, Some((12, 1))]);
-        assert_eq!(stores.acknowledged(second, 12), [1].into());
+        assert_eq!(stores.acknowledged(second, 12).told, [1].into());
         stores.end(second);
         let stranger = stores.begin(&hello("nowhere"));
         assert_eq!(take(&mut stores, stranger), [None]);
@@ -190,5 +219,34 @@ mod tests {
         assert!(tell("10.0.0.1:7117", MESSAGE_MAX + 1).unwrap_err().contains("at most"));
         let full = (0..).find_map(|_| tell("10.0.0.1:7117", MESSAGE_MAX).err());
         assert!(full.unwrap().contains("messages wait for"));
+    }
+
+    #[test]
+    fn nothing_is_left_out_in_the_middle_of_what_is_told() {
+        let (mut stores, mut next) = (Stores::new([address()].into_iter()), 1);
+        let store = stores.begin(&hello("10.0.0.1:7117"));
+        let cluster = Cluster::default();
+        let mut tell = |stores: &mut Stores, tenant: u32, length: usize| {
+            stores.tell(address(), "d", tenant, vec![0; length].into(), &mut next)
+        };
+        while tell(&mut stores, 1, MESSAGE_MAX).is_ok() {}
+        // A short one would fit, and about another tenant does.
+        tell(&mut stores, 1, 0).unwrap();
+        tell(&mut stores, 2, 0).unwrap();
+        let sent =
+            std::iter::from_fn(|| stores.next(store, Some((1, &cluster)), &Rooms::default()));
+        let sent: Vec<(u64, u32)> = sent.filter_map(message).collect();
+        let about = |tenant| sent.iter().filter(|(_, of)| *of == tenant).count();
+        assert_eq!((about(1), about(2)), (sent.len() - 1, 1));
+        let (first, last) = (sent[0].0, sent[sent.len() - 1].0);
+        assert_eq!(stores.acknowledged(store, first), Acknowledgement::default(), "it is full");
+        tell(&mut stores, 1, 0).unwrap();
+        let told = Acknowledgement { told: [2].into(), not_told: [1].into() };
+        assert_eq!(stores.acknowledged(store, last), told);
+        tell(&mut stores, 1, 0).unwrap();
+        let again = stores.next(store, Some((1, &cluster)), &Rooms::default());
+        assert_eq!(again.and_then(message).map(|(_, tenant)| tenant), Some(1));
+        let told = Acknowledgement { told: [1].into(), not_told: [].into() };
+        assert_eq!(stores.acknowledged(store, u64::MAX), told);
     }
 }

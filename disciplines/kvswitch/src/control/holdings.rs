@@ -1,8 +1,8 @@
 //! Which store was told to hold what. A key that several switches redirect is held until the last
 //! of them does so no longer.
 //!
-//! A store that attaches may have forgotten all, or know of keys from a leader before: it is told
-//! to begin anew, then all that it is to hold, and, when that is known to be all, that this is the
+//! A store that attaches may have forgotten all, or know of keys from a leader before, and one for
+//! which too many messages waited has missed some: it is told to begin anew, then all that it is to hold, and, when that is known to be all, that this is the
 //! end.
 
 use std::{
@@ -39,6 +39,13 @@ impl Holdings {
         self.attached.insert(store);
         let of_it = self.held.iter_mut().filter(|((_, at), _)| *at == store);
         of_it.for_each(|(_, held)| held.restart());
+    }
+
+    /// A store did not hear all that it was told of a tenant: it hears it anew.
+    pub fn not_told(&mut self, tenant: u32, store: SocketAddr) {
+        if let Some(held) = self.held.get_mut(&(tenant, store)) {
+            held.restart();
+        }
     }
 
     /// A store cannot be told anything.
@@ -202,6 +209,25 @@ mod tests {
         holds.attached(store());
         assert_eq!(news(&mut holds), [(Instruction::Begin, 0), (Instruction::Hold, 2)]);
         assert_eq!(holds.count(TENANT, store()), 2);
+    }
+
+    #[test]
+    fn a_store_that_did_not_hear_all_of_a_tenant_hears_it_anew() {
+        let mut holds = Holdings::default();
+        holds.attached(store());
+        holds.hold(TENANT, store(), &key("a"));
+        holds.hold(TENANT + 1, store(), &key("a"));
+        let mut out = vec![];
+        holds.settle(TENANT, &[store()], &mut out);
+        news(&mut holds);
+        out.clear();
+        holds.not_told(TENANT, store());
+        holds.settle(TENANT, &[store()], &mut out);
+        assert_eq!(
+            said(&mut out),
+            [(Instruction::Begin, 0), (Instruction::Hold, 1), (Instruction::End, 0)]
+        );
+        assert_eq!(news(&mut holds), []);
     }
 
     #[test]

@@ -217,6 +217,10 @@ impl Discipline for Controller {
         self.holds.detached(store);
     }
 
+    fn not_told(&mut self, _: Duration, store: SocketAddr, tenant: u32, _: &mut Vec<Action>) {
+        self.holds.not_told(tenant, store);
+    }
+
     /// Stores are told what is new: many answers come together.
     fn tick(&mut self, _now: Duration, out: &mut Vec<Action>) {
         self.holds.tell(out);

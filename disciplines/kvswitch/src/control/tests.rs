@@ -30,6 +30,8 @@ pub(super) struct Rig {
     pub(super) unfit: BTreeSet<Key>,
     /// Changes of items that were asked for.
     pub(super) changes: usize,
+    /// The store that hears nothing.
+    deaf: Option<SocketAddr>,
     /// Keys at stores.
     held: BTreeMap<SocketAddr, BTreeMap<Key, bool>>,
     /// What is done to changes.
@@ -73,6 +75,7 @@ impl Rig {
             items: BTreeMap::new(),
             unfit: BTreeSet::new(),
             changes: 0,
+            deaf: None,
             held: BTreeMap::new(),
             outcome: Outcome::Done,
             inherited: BTreeSet::new(),
@@ -133,6 +136,7 @@ impl Rig {
     fn act(&mut self, action: Action) {
         match action {
             Action::Change { key, change, .. } => self.change(&key, &change),
+            Action::Tell { store, .. } if self.deaf == Some(store) => {}
             Action::Tell { store, message, .. } => {
                 let told = StoreMessage::decode(&message).expect("a message");
                 self.story.push(format!("{:?}", told.instruction).to_lowercase());
@@ -327,6 +331,20 @@ fn a_new_leader_ends_what_it_does_not_want() {
     assert!(!rig.items.contains_key(&before) && rig.is_right(&before));
     assert!(rig.items.contains_key(&key_of(3, 0)) && rig.is_right(&key_of(3, 0)));
     assert!(rig.story.contains(&"end".into()));
+}
+
+#[test]
+fn a_store_for_which_too_many_messages_waited_hears_of_everything_later() {
+    let mut rig = Rig::new();
+    rig.deaf = Some(store(2));
+    (0..3).for_each(|_| rig.window(&load()));
+    assert!(!rig.has(2));
+    rig.deaf = None;
+    (0..3).for_each(|_| rig.window(&load()));
+    assert!(!rig.has(2), "nothing is told twice of itself");
+    rig.tell(|to, now, out| to.not_told(now, store(2), TENANT, out));
+    rig.window(&load());
+    assert!(rig.has(2) && rig.is_right(&key_of(1, 0)));
 }
 
 /// In each window another key is hot, so that there is always something to change.

@@ -8,6 +8,7 @@ mod truth;
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -41,9 +42,25 @@ struct WantingDiscipline {
     homes: Arc<Mutex<BTreeMap<u32, usize>>>,
     /// Switches and tenants whose windows ended, in order.
     windows: Arc<Mutex<Vec<(SwitchId, u32)>>>,
+    /// Messages about tenant 1 that the store is told at the next opportunity.
+    messages: Arc<Mutex<usize>>,
+    /// How often it was heard that the store was not told them all.
+    not_told: Arc<Mutex<usize>>,
 }
 
 impl Discipline for WantingDiscipline {
+    fn tick(&mut self, _: Duration, out: &mut Vec<Action>) {
+        let store = "10.0.0.1:7117".parse().unwrap();
+        let message = Action::Tell { store, tenant: 1, message: "m".into() };
+        let count = std::mem::take(&mut *self.messages.lock().unwrap());
+        out.extend(std::iter::repeat_n(message, count));
+    }
+
+    fn not_told(&mut self, _: Duration, _: SocketAddr, tenant: u32, _: &mut Vec<Action>) {
+        assert_eq!(tenant, 1);
+        *self.not_told.lock().unwrap() += 1;
+    }
+
     fn stores(&mut self, _: Duration, tenant: u32, stores: &Stores, _: &mut Vec<Action>) {
         assert_eq!(stores.home_of(b"key"), 0, "there is one");
         *self.homes.lock().unwrap().entry(tenant).or_default() += 1;

@@ -12,7 +12,11 @@ use decide::{Answer, Eviction, HotKeys, Inventory, MESSAGE_MAX, SwitchId, Window
 
 use super::Exchange;
 use crate::server::{
-    configurations::Place, incoming, journal::Journal, stores::StoreStreamId, switch::ItemsReport,
+    configurations::Place,
+    incoming,
+    journal::Journal,
+    stores::{Acknowledgement, StoreStreamId},
+    switch::ItemsReport,
     tenants::Tenants,
 };
 
@@ -145,8 +149,12 @@ impl Exchange {
         let Some(store) = self.stores.on(stream) else { return };
         match said.body {
             Some(Body::Ack(ack)) => {
-                for tenant in self.stores.acknowledged(stream, ack.seq) {
+                let Acknowledgement { told, not_told } = self.stores.acknowledged(stream, ack.seq);
+                for tenant in told {
                     self.tell(tenant, journal, |to, now, out| to.told(now, store, tenant, out));
+                }
+                for tenant in not_told {
+                    self.tell(tenant, journal, |to, now, out| to.not_told(now, store, tenant, out));
                 }
             }
             Some(Body::Report(said)) => {

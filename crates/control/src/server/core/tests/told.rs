@@ -24,6 +24,33 @@ fn stores_learn_where_tenants_are_before_the_switch_there_does() {
 }
 
 #[test]
+fn a_discipline_hears_that_a_store_was_not_told_all_once_there_is_room_again() {
+    let mut stage = Stage::new(4);
+    stage.create(1, 1).unwrap();
+    let address = "10.0.0.1:7117".into();
+    let store = stage.core.store_came(&StoreHello { address, ..StoreHello::default() });
+    *stage.wanting.messages.lock().unwrap() = 20_000;
+    stage.settle();
+    let mut heard = vec![];
+    while let Some(message) = stage.core.next_for_store(store) {
+        if let Some(to_store::Body::Message(message)) = message.body {
+            heard.push(message.seq);
+        }
+    }
+    assert!((1..20_000).contains(&heard.len()), "{}", heard.len());
+    let not_told = |stage: &mut Stage, seq: u64| {
+        let ack = api::proto::from_store::Body::Ack(api::proto::HalfAck { seq });
+        stage.core.store_said(stage.now, store, FromStore { body: Some(ack) });
+        *stage.wanting.not_told.lock().unwrap()
+    };
+    assert_eq!(not_told(&mut stage, heard[0]), 0, "it is full still");
+    assert_eq!(not_told(&mut stage, heard[heard.len() - 1]), 1);
+    *stage.wanting.messages.lock().unwrap() = 1;
+    stage.settle();
+    assert!(stage.core.next_for_store(store).is_some(), "it is told anew");
+}
+
+#[test]
 fn a_discipline_that_runs_everywhere_is_in_every_setup() {
     let mut stage = Stage::new(4);
     let second = stage.attach(2, 0);
