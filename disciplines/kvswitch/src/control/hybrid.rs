@@ -26,12 +26,14 @@ struct Hybrid {
     rig: Rig,
     /// Copies that answer only a tenth of their reads.
     empty: BTreeSet<Key>,
+    /// Requests of a window at each server for keys that nobody keeps.
+    cold: u64,
 }
 
 impl Hybrid {
     fn new(copies: u32) -> Hybrid {
         let settings = limits().settings.with(settings::COPIES, copies);
-        Hybrid { rig: Rig::with(settings), empty: BTreeSet::new() }
+        Hybrid { rig: Rig::with(settings), empty: BTreeSet::new(), cold: 500 }
     }
 
     /// Windows with these requests, of which so many in a hundred write.
@@ -58,9 +60,8 @@ impl Hybrid {
                 let places = tallies[LOADS..].iter_mut().take(STORES);
                 places.for_each(|place| *place += sent | (sent << 32));
             }
-            // What nobody keeps.
             let cold = tallies[LOADS..].iter_mut().take(STORES);
-            cold.for_each(|place| *place += 500 | (500 << 32));
+            cold.for_each(|place| *place += self.cold | (self.cold << 32));
             let end = WindowEnd {
                 switch: SWITCH,
                 tenant: TENANT,
@@ -149,6 +150,23 @@ fn an_inherited_record_that_could_not_become_a_copy_goes_when_nobody_asks_for_it
     at.windows(20, &load()[1..], 5);
     assert_eq!(at.item(0), None);
     assert!(at.rig.story.contains(&"end".into()));
+}
+
+#[test]
+fn a_tenant_whose_requests_copies_answer_all_is_not_idle() {
+    let mut at = Hybrid::new(1);
+    at.windows(4, &load(), 0);
+    at.cold = 0;
+    for _ in 0..30 {
+        at.windows(1, &load(), 0);
+        assert_eq!(at.rig.wanted(), 4);
+        assert!((0..4).all(|n| at.item(n) == Some(Item::Copy)));
+    }
+    // What is hot goes on being learnt.
+    at.windows(4, &[(key(9), 8000)], 0);
+    assert_eq!(at.item(9), Some(Item::Copy));
+    at.windows(10, &[], 0);
+    assert_eq!(at.rig.wanted(), 0, "nobody asks");
 }
 
 #[test]

@@ -106,6 +106,10 @@ impl Rig {
         addresses.for_each(|store| self.tell(|to, now, out| to.store_attached(now, store, out)));
     }
 
+    pub(super) fn wanted(&self) -> usize {
+        self.control.wanted(SWITCH, TENANT)
+    }
+
     fn room(&mut self) {
         let rooms = self.switches.clone().map(|switch| Room {
             switch,
@@ -387,10 +391,10 @@ fn while_nobody_asks_everything_stays() {
     let items = rig.items.clone();
     (0..10).for_each(|_| rig.window(&[]));
     assert_eq!(rig.items, items);
-    assert_eq!(rig.control.wanted(SWITCH, TENANT), 0, "others may have room");
+    assert_eq!(rig.wanted(), 0, "others may have room");
     rig.window(&load());
     assert_eq!(rig.items, items, "it goes on as it was");
-    assert!(rig.control.wanted(SWITCH, TENANT) > 0);
+    assert!(rig.wanted() > 0);
 }
 
 #[test]
@@ -400,7 +404,7 @@ fn a_tenant_that_is_gone_leaves_nothing() {
     assert!(rig.held.values().any(|held| !held.is_empty()));
     rig.tell(|to, now, out| to.room(now, TENANT, &[], out));
     assert!(rig.held.values().all(BTreeMap::is_empty), "{:?}", rig.held);
-    assert_eq!(rig.control.wanted(SWITCH, TENANT), 0);
+    assert_eq!(rig.wanted(), 0);
     assert!(rig.control.counters(SWITCH).is_empty());
     // And it begins anew when it is back.
     rig.items.clear();

@@ -8,11 +8,15 @@ use decide::{Action, Change, Key, Record, Stores, Tallies};
 use super::Side;
 use crate::{
     control::{copies, situation::Situation},
+    servers::HITS,
     settings,
 };
 
-/// Average requests of a server in a window below which chance alone would decide.
+/// Average requests of a server in a window below which chance alone would decide what balances
+/// them; with as few, those that copies answer counted, nobody asks.
 const ENOUGH: f64 = 16.0;
+/// What a server is taken to have to do on average at least, where copies answer the rest.
+const LITTLE: f64 = 1.0;
 /// Windows in a row without them after which a tenant wants no room.
 const IDLE: u32 = 10;
 /// What may be chance of the highest of some loads: so many times what the square root of the
@@ -56,9 +60,13 @@ impl Side {
         self.writes.window_end(tallies);
         let may = self.who_may(there);
         let (average, excess) = self.servers.load(&may);
-        if average < ENOUGH {
+        let is_loaded = average >= ENOUGH;
+        let answered = tallies[HITS] as f64 / may.len().max(1) as f64;
+        if !is_loaded && average + answered < ENOUGH {
             return self.idle(&may, out);
         }
+        // Of a tenant whose requests copies answer servers may have none at all.
+        let average = average.max(LITTLE);
         self.idle = 0;
         self.estimates.window_end(average);
         let expected = self.expected(average, may);
@@ -73,7 +81,9 @@ impl Side {
         let hottest: Vec<(Key, f64)> =
             hottest.into_iter().filter(|(key, _)| !self.copies.takes(key)).collect();
         let most = hottest.first().map(|(_, most)| most / expected.average);
-        self.move_threshold(average, &expected.may, most.unwrap_or(0.0));
+        if is_loaded {
+            self.move_threshold(average, &expected.may, most.unwrap_or(0.0));
+        }
         let changes = self.limits.settings[settings::CHANGES] as usize - copied;
         if self.attached && expected.may.contains(&true) {
             self.look_who_is_there(now, &expected.may, there);
@@ -99,6 +109,7 @@ impl Side {
     /// nothing is left of a leader before.
     fn idle(&mut self, may: &[bool], out: &mut Vec<Action>) {
         self.estimates.skip_window();
+        self.reports.window_end(false);
         if !self.attached || !may.contains(&true) {
             return;
         }
