@@ -30,6 +30,8 @@ pub(super) struct Rig {
     pub(super) unfit: BTreeSet<Key>,
     /// Changes of items that were asked for.
     pub(super) changes: usize,
+    /// Changes that the switch has not answered yet, if it takes its time.
+    waiting: Option<Vec<(Key, Change)>>,
     /// The store that hears nothing.
     deaf: Option<SocketAddr>,
     /// Keys at stores.
@@ -75,6 +77,7 @@ impl Rig {
             items: BTreeMap::new(),
             unfit: BTreeSet::new(),
             changes: 0,
+            waiting: None,
             deaf: None,
             held: BTreeMap::new(),
             outcome: Outcome::Done,
@@ -162,6 +165,18 @@ impl Rig {
 
     fn change(&mut self, key: &Key, change: &Change) {
         self.changes += 1;
+        match &mut self.waiting {
+            Some(waiting) => waiting.push((key.clone(), change.clone())),
+            None => self.carry_out(key, change),
+        }
+    }
+
+    fn answer(&mut self, key: &Key, change: &Change, outcome: Outcome) {
+        let answer = Answer { switch: SWITCH, tenant: TENANT, key, change, outcome };
+        self.tell(|to, now, out| to.answered(now, answer, out));
+    }
+
+    fn carry_out(&mut self, key: &Key, change: &Change) {
         let outcome = self.outcome;
         let is_copy = *change == Change::Put(Record::Fetched);
         if outcome == Outcome::Done {
@@ -178,8 +193,7 @@ impl Rig {
             };
             self.story.push(what.into());
         }
-        let answer = Answer { switch: SWITCH, tenant: TENANT, key, change, outcome };
-        self.tell(|to, now, out| to.answered(now, answer, out));
+        self.answer(key, change, outcome);
         if is_copy && self.unfit.contains(key) {
             self.items.remove(key);
             let keys = std::slice::from_ref(key);
@@ -349,6 +363,24 @@ fn a_store_for_which_too_many_messages_waited_hears_of_everything_later() {
     rig.tell(|to, now, out| to.not_told(now, store(2), TENANT, out));
     rig.window(&load());
     assert!(rig.has(2) && rig.is_right(&key_of(1, 0)));
+}
+
+/// A tenant at two switches, of which the first is about to remove a key that it does not want.
+#[test]
+fn a_switch_that_leaves_while_it_removes_a_key_has_nobody_hold_it() {
+    let mut rig = Rig::new();
+    rig.switches = SWITCH..=SWITCH + 1;
+    rig.room();
+    (0..3).for_each(|_| rig.window(&load()));
+    let hot = key_of(1, 0);
+    assert!((0..STORES).any(|at| rig.held[&store(at)].contains_key(&hot)));
+    rig.waiting = Some(vec![]);
+    (0..4).for_each(|_| rig.window(&load()[..STORES]));
+    assert!(rig.waiting.as_ref().unwrap().contains(&(hot.clone(), Change::Remove)));
+    rig.switches = SWITCH + 1..=SWITCH + 1;
+    rig.room();
+    rig.tell(|to, now, out| to.tick(now, out));
+    assert!((0..STORES).all(|at| !rig.held[&store(at)].contains_key(&hot)));
 }
 
 /// In each window another key is hot, so that there is always something to change.

@@ -155,7 +155,9 @@ impl Side {
     /// Keys lie at other stores from now on: what is there tells nothing any more, and leads to
     /// where stores were.
     pub fn moved(&mut self, stores: &Stores, holds: &mut Holdings) {
-        let keys: Vec<Key> = self.table.iter().map(|(key, _)| key.clone()).collect();
+        // Of one whose removal is under way the table knows nothing any more.
+        let keys = self.table.iter().map(|(key, _)| key).chain(self.asked.keys());
+        let keys: BTreeSet<Key> = keys.cloned().collect();
         for key in keys {
             self.drop_key(&key, stores, holds);
             self.inherited.insert(key);
