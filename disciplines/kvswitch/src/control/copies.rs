@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use decide::{Key, Outcome};
+use decide::{Change, Key, Outcome, Record};
 
 /// A key with fewer requests in a window than this is not worth a change.
 const LEAST: f64 = 4.0;
@@ -301,29 +301,43 @@ impl Copies {
         coldest.map(|(_, key)| key.clone()).collect()
     }
 
-    /// A change was answered. False: none of these had been asked for.
-    pub fn answered(&mut self, now: Duration, key: &Key, outcome: Outcome) -> bool {
+    /// A change was answered. False: it is none that had been asked for of these.
+    pub fn answered(
+        &mut self,
+        now: Duration,
+        key: &Key,
+        change: &Change,
+        outcome: Outcome,
+    ) -> bool {
         let Some(copied) = self.keys.get_mut(key) else { return false };
+        let asked = match copied.stage {
+            Stage::Asked => Change::Put(Record::Fetched),
+            Stage::Leaving => Change::Remove,
+            Stage::There => return false,
+        };
+        if asked != *change {
+            return false;
+        }
         match (copied.stage, outcome) {
-            (Stage::There, _) => return false,
             (Stage::Asked, Outcome::Done) | (Stage::Leaving, Outcome::NotSent) => {
                 copied.stage = Stage::There;
             }
             (Stage::Leaving, _) => {
                 self.keys.remove(key);
             }
-            (Stage::Asked, _) => self.lost(now + PAUSE, 0.0, key),
+            _ => self.lost(now + PAUSE, 0.0, key),
         }
         true
     }
 
-    /// The switch gave a key up; `unfit`: it cannot have it. False: it was none of these.
+    /// The switch gave a key up; `unfit`: it cannot have it. Of one that comes or goes its answer
+    /// says more. False: it was none of these.
     pub fn dropped(&mut self, now: Duration, key: &Key, unfit: bool) -> bool {
-        let is_known = self.has(key);
-        if is_known {
+        let Some(copied) = self.keys.get(key) else { return false };
+        if copied.stage == Stage::There {
             self.lost(now + if unfit { UNFIT } else { PAUSE }, 0.0, key);
         }
-        is_known
+        true
     }
 
     /// It is no copy until then, or until it has less load.
@@ -353,6 +367,16 @@ mod tests {
 
     fn at(s: u64) -> Duration {
         Duration::from_secs(s)
+    }
+
+    const PUT: Change = Change::Put(Record::Fetched);
+
+    /// What is asked of the switch.
+    fn of(change: &CopyChange) -> Change {
+        match change {
+            CopyChange::Put(_) => PUT,
+            CopyChange::Remove(_) | CopyChange::Yield(_) => Change::Remove,
+        }
     }
 
     struct Case {
@@ -419,7 +443,7 @@ mod tests {
                     CopyChange::Remove(key) => (&mut removed, key),
                 };
                 to.push(key[0]);
-                assert!(self.copies.answered(at(s), key, Outcome::Done));
+                assert!(self.copies.answered(at(s), key, &of(&change), Outcome::Done));
             }
             (put, removed)
         }
@@ -462,14 +486,33 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_or_goes_does_so_when_that_is_answered() {
+        let mut given = Case::of(&[(1, 90.0)], 2);
+        assert_eq!(given.plan(1, |_| false), [CopyChange::Put(key(1))]);
+        // What the switch had of it before.
+        assert!(given.copies.dropped(at(1), &key(1), true));
+        assert!(!given.copies.answered(at(1), &key(1), &Change::Remove, Outcome::Done));
+        assert_eq!(given.copies.keys[&key(1)].stage, Stage::Asked);
+        assert!(given.copies.answered(at(1), &key(1), &PUT, Outcome::Done));
+        assert_eq!(given.copies.keys[&key(1)].stage, Stage::There);
+        given.writes = 0.9;
+        given.room = 0;
+        assert_eq!(given.plan(2, |_| false), [CopyChange::Remove(key(1))]);
+        assert!(given.copies.dropped(at(2), &key(1), false) && given.copies.has(&key(1)));
+        assert!(!given.copies.answered(at(2), &key(1), &PUT, Outcome::Done));
+        assert!(given.copies.answered(at(2), &key(1), &Change::Remove, Outcome::Done));
+        assert!(!given.copies.has(&key(1)));
+    }
+
+    #[test]
     fn what_found_no_room_is_tried_again() {
         let mut given = Case::of(&[(1, 90.0)], 2);
         assert_eq!(given.plan(1, |_| false), [CopyChange::Put(key(1))]);
-        assert!(given.copies.answered(at(1), &key(1), Outcome::NoRoom));
+        assert!(given.copies.answered(at(1), &key(1), &PUT, Outcome::NoRoom));
         assert_eq!(given.carry_out(2).0, [0; 0]);
         assert!(!given.copies.takes(&key(1)));
         assert_eq!(given.carry_out(11).0, [1]);
-        assert!(!given.copies.answered(at(12), &key(1), Outcome::Done));
+        assert!(!given.copies.answered(at(12), &key(1), &PUT, Outcome::Done));
     }
 
     /// After a whole window in which these copies did not answer so many reads.
@@ -590,7 +633,7 @@ mod tests {
                 for change in planned {
                     let (CopyChange::Put(key) | CopyChange::Remove(key) | CopyChange::Yield(key)) = &change;
                     let outcome = [Outcome::Done, Outcome::Done, Outcome::NoRoom, Outcome::NotSent][usize::from(says % 4)];
-                    given.copies.answered(at(s), key, outcome);
+                    given.copies.answered(at(s), key, &of(&change), outcome);
                 }
                 let is_there = |copied: &CopyState| copied.stage == Stage::There;
                 prop_assert!(given.copies.keys.values().all(is_there));

@@ -191,9 +191,9 @@ impl Discipline for Controller {
     }
 
     fn answered(&mut self, now: Duration, answer: Answer<'_>, _out: &mut Vec<Action>) {
-        let Answer { key, outcome, .. } = answer;
+        let Answer { key, change, outcome, .. } = answer;
         self.at(answer.switch, answer.tenant, |side, stores, holds| {
-            side.answered(now, key, outcome, stores, holds);
+            side.answered(now, key, change, outcome, stores, holds);
         });
     }
 

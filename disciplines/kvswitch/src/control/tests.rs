@@ -383,6 +383,24 @@ fn a_switch_that_leaves_while_it_removes_a_key_has_nobody_hold_it() {
     assert!((0..STORES).all(|at| !rig.held[&store(at)].contains_key(&hot)));
 }
 
+#[test]
+fn an_answer_to_another_change_of_a_key_is_not_taken_for_its_own() {
+    let mut rig = Rig::new();
+    let hot = key_of(1, 0);
+    rig.waiting = Some(vec![]);
+    rig.window(&load());
+    let waiting = rig.waiting.take().unwrap();
+    assert!(waiting.iter().any(|(key, change)| *key == hot && matches!(change, Change::Put(_))));
+    for other in [Change::Remove, Change::Put(Record::Fetched)] {
+        rig.answer(&hot, &other, Outcome::Done);
+        rig.tell(|to, now, out| to.tick(now, out));
+        assert!((0..STORES).all(|at| !rig.has(at)), "the switch leads to nobody yet");
+    }
+    waiting.iter().for_each(|(key, change)| rig.carry_out(key, change));
+    rig.tell(|to, now, out| to.tick(now, out));
+    assert!(rig.is_right(&hot) && rig.places(&hot).len() == STORES);
+}
+
 /// In each window another key is hot, so that there is always something to change.
 #[test]
 fn a_new_leader_ends_what_it_does_not_want_also_where_load_moves_in_each_window() {

@@ -22,6 +22,7 @@ const SHORT: Duration = Duration::from_secs(1);
 /// A change that the switch has not answered.
 #[derive(Debug)]
 pub(super) struct PendingChange {
+    change: Change,
     /// Where the key was before.
     before: Places,
     turns: Turns,
@@ -55,12 +56,9 @@ impl Side {
         if let Some(home) = self.ring.home(key, stores, there) {
             self.table.set_home(key, home);
         }
-        self.ask(
-            key,
-            Change::Put(Record::Given(record)),
-            PendingChange { before, turns: turns_before, anew, inherited: false },
-            out,
-        );
+        let change = Change::Put(Record::Given(record));
+        let asked = PendingChange { change, before, turns: turns_before, anew, inherited: false };
+        self.ask(key, asked, out);
     }
 
     pub(super) fn remove(&mut self, key: &Key, out: &mut Vec<Action>) {
@@ -68,36 +66,45 @@ impl Side {
         let before = self.table.servers(key).cloned().unwrap_or_default();
         let turns = self.table.turns(key);
         self.table.set(key, vec![]);
-        let asked = PendingChange { before, turns, anew: false, inherited: false };
-        self.ask(key, Change::Remove, asked, out);
+        let change = Change::Remove;
+        self.ask(key, PendingChange { change, before, turns, anew: false, inherited: false }, out);
     }
 
-    fn ask(&mut self, key: &Key, change: Change, mut asked: PendingChange, out: &mut Vec<Action>) {
+    fn ask(&mut self, key: &Key, mut asked: PendingChange, out: &mut Vec<Action>) {
         asked.inherited = self.inherited.remove(key);
+        self.send(key.clone(), asked.change.clone(), out);
         self.asked.insert(key.clone(), asked);
-        self.send(key.clone(), change, out);
     }
 
     pub(super) fn send(&self, key: Key, change: Change, out: &mut Vec<Action>) {
         out.push(Action::Change { switch: self.switch, tenant: self.tenant, key, change });
     }
 
-    /// A change was answered: stores hear of it now.
+    /// A change was answered: stores hear of it now. An answer to another change than the one that
+    /// is under way says nothing of that.
     pub fn answered(
         &mut self,
         now: Duration,
         key: &Key,
+        change: &Change,
         outcome: Outcome,
         stores: &Stores,
         holds: &mut Holdings,
     ) {
-        if self.copies.answered(now, key, outcome) {
+        if self.copies.answered(now, key, change, outcome) {
             return self.copy_answered(key, outcome);
+        }
+        let is_its = |asked: &PendingChange| asked.change == *change;
+        if !self.asked.get(key).is_some_and(is_its) {
+            return;
         }
         let Some(asked) = self.asked.remove(key) else { return };
         let servers = self.table.servers(key).cloned().unwrap_or_default();
         if outcome != Outcome::Done {
             return self.failed(now, key, outcome, asked, stores, holds);
+        }
+        if *change == Change::Remove {
+            self.inherited.remove(key);
         }
         let home = stores.home_of(key);
         let store = |at: &usize| stores.addresses().get(*at).copied();
