@@ -15,5 +15,7 @@
 	X(45, round_lapsed, "value that goes round, its lease or its time to live over: dropped")      \
 	X(46, round_lost, "value that went round and was not seen any more: another was made")         \
 	X(47, round_parked, "value that nobody waited for: no longer sent round, and kept in the cache") \
-	X(56, read_part, "read of a part of a value that does not go round here; a grant was asked for")
+	X(56, read_part, "read of a part of a value that does not go round here; a grant was asked for") \
+	X(133, wake_parts, "answered with the first part of a value that is kept in parts; the others come round after it") \
+	X(134, drop_part_over, "part that came round for the next one, which is gone, invalid or replaced: dropped")
 /* clang-format on */

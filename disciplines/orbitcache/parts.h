@@ -233,7 +233,7 @@ INLINE int answer_part(struct xdp_md *ctx, struct work *work, const struct confi
 	say_more(work, config, pair, port);
 	int verdict = answer_read(ctx, work, payload_len, value_sum);
 	if (verdict == XDP_TX && pair)
-		return ends(COUNT_wake, clone_to(pair));
+		return ends(COUNT_wake_parts, clone_to(pair));
 	count(verdict == XDP_TX ? COUNT_hit : COUNT_drop_refused);
 	return verdict;
 }
@@ -241,7 +241,8 @@ INLINE int answer_part(struct xdp_md *ctx, struct work *work, const struct confi
 /*
  * An answer came round, to be the one with the next part. Reads of all parts are linearized at
  * their first one; each of the others is of the same version, from an item that is valid and under
- * its store's lease.
+ * its store's lease. Its rounds are counted apart from those of values that go round until nobody
+ * asks: they end with the last part.
  */
 INLINE int next_part(struct xdp_md *ctx, struct work *work, const struct config *config)
 {
@@ -249,14 +250,14 @@ INLINE int next_part(struct xdp_md *ctx, struct work *work, const struct config 
 	__u32 part = part_in(work) + PART_STEP;
 	struct found found = {};
 	if (!find(work, &found))
-		return ends(COUNT_round_gone, XDP_DROP);
+		return ends(COUNT_drop_part_over, XDP_DROP);
 	const struct item *item = found.item;
 	__u64 word = READ_ONCE(item->word);
 	if (objection(work, item, lease_of(item), word) != NOTHING)
-		return ends(COUNT_round_lapsed, XDP_DROP);
+		return ends(COUNT_drop_part_over, XDP_DROP);
 	struct part *kept = find_part(work, &found, word, part);
 	if (!kept || item->version != bpf_be64_to_cpu(work->header.version))
-		return ends(COUNT_round_stale, XDP_DROP);
+		return ends(COUNT_drop_part_over, XDP_DROP);
 	work->header.part = bpf_htons(part);
 	if (load_part(ctx, work, config, &found, kept, word, &payload_len, &value_sum) != CONTINUE)
 		return XDP_DROP;

@@ -45,9 +45,10 @@ pub const REGISTRATION: Registration = Registration {
     maps: &[],
     counters: include_str!("../counters.h"),
     totals: Totals {
-        hits: &["wake", "hit_round"],
+        hits: &["wake", "wake_parts", "hit_round"],
         overflows: &["wait_full"],
         misses: &["wait_late", "wait_no_room"],
+        // What goes round for one read in parts ends with it.
         rounds_begun: &["wake", "wake_grant"],
         rounds_ended: &["round_stale", "round_gone", "round_lapsed", "round_lost", "round_parked"],
         rounds_parked: &["round_parked"],

@@ -226,6 +226,8 @@ const COUNTERS: &[(u32, &str)] = &[
     (130, "drop_order_untold"),
     (131, "order_dirty"),
     (132, "order_relaxed"),
+    (133, "wake_parts"),
+    (134, "drop_part_over"),
 ];
 
 #[test]

@@ -366,7 +366,7 @@ fn balancing_efficiency(loads: &[f64]) -> f64 {
 
 /// Part of the requests for cached items that went to servers all the same.
 pub fn overflow_ratio(counted: &Counts) -> f64 {
-    let here = ["hit", "hit_round", "wake"].map(|name| counted.switch(name));
+    let here = ["hit", "hit_round", "wake", "wake_parts"].map(|name| counted.switch(name));
     let overflows = counted.switch("wait_full");
     overflows / (overflows + here.iter().sum::<f64>()).max(1.0)
 }

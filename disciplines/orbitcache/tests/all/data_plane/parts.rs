@@ -115,7 +115,7 @@ const ALL: &[Row] = &[
     Row::of("the first part at once, and each other as it comes round")
         .steps(&[
             (whole, WHOLE),
-            (|o| o.send(read_all(SIGNED, 1)), &["wake"]),
+            (|o| o.send(read_all(SIGNED, 1)), &["wake_parts"]),
             (Orbit::turn, &["hit_round"]),
             (Orbit::turn, &["hit_round"]),
             (Orbit::turn, &[]),
@@ -127,10 +127,10 @@ const ALL: &[Row] = &[
             (|o| item(o, ROTATING), &[]),
             (|o| part_to(o, ROTATING, 0), KEPT),
             (|o| part_to(o, ROTATING, 1), KEPT),
-            (|o| o.send(read_all(ROTATING, 1).over_ipv6()), &["wake"]),
-            (|o| o.send(read_all(ROTATING, 2).vlan(5)), &["wake"]),
-            (|o| o.send(read_all(ROTATING, 3).sent_by(address(false, 9))), &["wake"]),
-            (|o| o.send(read_all(ROTATING, 4).signed_with(ALSO)), &["wake"]),
+            (|o| o.send(read_all(ROTATING, 1).over_ipv6()), &["wake_parts"]),
+            (|o| o.send(read_all(ROTATING, 2).vlan(5)), &["wake_parts"]),
+            (|o| o.send(read_all(ROTATING, 3).sent_by(address(false, 9))), &["wake_parts"]),
+            (|o| o.send(read_all(ROTATING, 4).signed_with(ALSO)), &["wake_parts"]),
             (Orbit::turn, &["hit_round"; 4]),
         ])
         .answered(&[
@@ -148,7 +148,7 @@ const ALL: &[Row] = &[
             (|o| item(o, SIGNED), &[]),
             (|o| part(o, 0), KEPT),
             (|o| part(o, 1), KEPT),
-            (|o| o.send(read_all(SIGNED, 1)), &["wake"]),
+            (|o| o.send(read_all(SIGNED, 1)), &["wake_parts"]),
             (Orbit::turn, &["hit_round"]),
             (|o| assert_eq!(o.told(), [(0, true), (4, false)]), &[]),
             (|o| o.send(read_part(2, 8)), &["read_part", "pass_local"]),
@@ -194,15 +194,15 @@ const ALL_STALE: &[Row] = &[
     Row::of("a write between two parts ends it")
         .steps(&[
             (whole, WHOLE),
-            (|o| o.send(read_all(SIGNED, 1)), &["wake"]),
+            (|o| o.send(read_all(SIGNED, 1)), &["wake_parts"]),
             (write, WRITE),
-            (Orbit::turn, &["round_lapsed"]),
+            (Orbit::turn, &["drop_part_over"]),
         ])
         .answered(&[(1, PARTS[0])]),
     Row::of("the value of a write between two parts is another version")
         .steps(&[
             (whole, WHOLE),
-            (|o| o.send(read_all(SIGNED, 1)), &["wake"]),
+            (|o| o.send(read_all(SIGNED, 1)), &["wake_parts"]),
             (write, WRITE),
             (
                 |o| {
@@ -214,33 +214,33 @@ const ALL_STALE: &[Row] = &[
                 },
                 WHOLE,
             ),
-            (Orbit::turn, &["round_stale"]),
+            (Orbit::turn, &["drop_part_over"]),
         ])
         .answered(&[(1, PARTS[0])]),
     Row::of("of a value that was granted again only what was")
         .steps(&[
             (whole, WHOLE),
-            (|o| o.send(read_all(SIGNED, 1)), &["wake"]),
+            (|o| o.send(read_all(SIGNED, 1)), &["wake_parts"]),
             (write, WRITE),
             (|o| part(o, 0), KEPT),
-            (Orbit::turn, &["round_stale"]),
+            (Orbit::turn, &["drop_part_over"]),
         ])
         .answered(&[(1, PARTS[0])]),
     Row::of("a new term of the store")
         .steps(&[
             (whole, WHOLE),
-            (|o| o.send(read_all(SIGNED, 1)), &["wake"]),
-            (|o| o.send(read_all(SIGNED, 2)), &["wake"]),
+            (|o| o.send(read_all(SIGNED, 1)), &["wake_parts"]),
+            (|o| o.send(read_all(SIGNED, 2)), &["wake_parts"]),
             (|o| next_term(&o.w), &[]),
-            (Orbit::turn, &["round_lapsed"; 2]),
+            (Orbit::turn, &["drop_part_over"; 2]),
         ])
         .answered(&[(1, PARTS[0]), (2, PARTS[0])]),
     Row::of("evicted")
         .steps(&[
             (whole, WHOLE),
-            (|o| o.send(read_all(SIGNED, 1)), &["wake"]),
+            (|o| o.send(read_all(SIGNED, 1)), &["wake_parts"]),
             (|o| evict(&o.w), &[]),
-            (Orbit::turn, &["round_gone"]),
+            (Orbit::turn, &["drop_part_over"]),
         ])
         .answered(&[(1, PARTS[0])]),
 ];
@@ -253,6 +253,31 @@ fn parts_are_kept_and_answered_each_for_itself() {
 #[test]
 fn one_read_has_all_parts_that_are_kept_and_nobody_is_amplified() {
     check(ALL);
+}
+
+/// As `status` has it: values that go round now.
+fn going(o: &Orbit) -> i64 {
+    let totals = &orbitcache::REGISTRATION.totals;
+    let sum = |names: &[&str]| names.iter().map(|name| o.count(name) as i64).sum::<i64>();
+    sum(totals.rounds_begun) - sum(totals.rounds_ended)
+}
+
+#[test]
+fn of_a_read_of_all_parts_nothing_is_taken_to_go_round_once_it_has_them() {
+    let mut o = Orbit::new();
+    whole(&mut o);
+    for number in 1..4 {
+        o.send(read_all(SIGNED, number));
+        (0..3).for_each(|_| o.turn());
+        assert_eq!(going(&o), 0);
+    }
+    o.send(read_all(SIGNED, 4));
+    evict(&o.w);
+    o.turn();
+    assert_eq!((going(&o), o.count("drop_part_over")), (0, 1));
+    o.w.cached(SIGNED, KEY, V);
+    o.send(read_all(SIGNED, 5));
+    assert_eq!(going(&o), 1);
 }
 
 #[test]

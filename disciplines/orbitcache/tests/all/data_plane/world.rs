@@ -177,7 +177,7 @@ impl Orbit {
         self.time.stands_still(&self.w.switch);
         let run = self.w.switch.run(frame, None);
         self.note(&run);
-        if run.moved.contains_key("wake") {
+        if ["wake", "wake_parts"].iter().any(|name| run.moved.contains_key(name)) {
             assert_eq!(run.verdict, Verdict::Redirect);
             self.answers.push(run.frame.clone());
             self.round.push(run.frame);
