@@ -67,12 +67,54 @@ struct sent_note {
 	__be64 seq;
 	__u8 refused;
 	__u8 absent;
-	__u8 unused[6];
+	__u8 chain;
+	__u8 unused[5];
 };
 _Static_assert(sizeof(struct sent_note) * NOTES <= sizeof(((struct work *)0)->scratch),
 	       "a session's notes");
 
-WHOLE int merge_notes(const struct work *work, struct session *session)
+/*
+ * Which chains this switch is the last member of, and is filled in under that number by whoever
+ * sends the packet: a bit for each. It is gathered where the verifier does not follow each value.
+ */
+INLINE __u64 chains_filled(struct work *work, const struct here *here, __u64 fill)
+{
+	__u64 *all = (__u64 *)(work->scratch + sizeof(work->scratch) - sizeof(*all));
+	__u32 sender = bpf_ntohs(work->header.node) - 1;
+	WRITE_ONCE(*all, 0);
+	for (__u32 i = 0; i < CHAINS; i++) {
+		const struct chain *chain = &here->view->chain[i];
+		__u32 last = (chain->len - 1) & (CHAIN_MEMBERS - 1);
+		__u32 before = (chain->len - 2) & (CHAIN_MEMBERS - 1);
+		__u32 others =
+			(chain->slot[last] ^ here->view->self) | (chain->slot[before] ^ sender);
+		if (i < here->view->chains && chain->filling && chain->fill_number == fill &&
+		    !others)
+			WRITE_ONCE(*all, READ_ONCE(*all) | 1ULL << i);
+	}
+	return READ_ONCE(*all);
+}
+
+/*
+ * What was noted of these chains' writes before they are filled here is of an earlier membership,
+ * of writes that may never have been, or was copied once more. What stays is that older writes at
+ * the same place have ended.
+ */
+INLINE void outdate(struct note *note, __u64 fill, __u64 chains)
+{
+	__u32 chain = note->chain;
+	bool is_new = note->under && (__s32)(note->under - (__u32)fill) >= 0;
+	if (note->refused == NOTE_FORGOTTEN || note->request < NOTES || (chain && is_new) ||
+	    (chain && !(chains >> ((chain - 1) & (CHAINS - 1)) & 1)))
+		return;
+	if (chain)
+		note->request -= NOTES;
+	note->seq = 0;
+	note->refused = NOTE_FORGOTTEN;
+	note->absent = 0;
+}
+
+WHOLE int merge_notes(const struct work *work, struct session *session, __u64 fill, __u64 chains)
 {
 	if (!work || !session)
 		return false;
@@ -80,26 +122,17 @@ WHOLE int merge_notes(const struct work *work, struct session *session)
 	for (__u32 i = 0; i < NOTES; i++) {
 		struct note *note = &session->note[i];
 		__u64 request = bpf_be64_to_cpu(sent[i].request);
-		if (request > note->request)
-			write_note(note, request, bpf_be64_to_cpu(sent[i].seq), sent[i].refused,
-				   sent[i].absent, 0);
+		outdate(note, fill, chains);
+		if (request <= note->request)
+			continue;
+		note->under = 0;
+		note->chain = sent[i].chain;
+		note->request = request;
+		note->seq = bpf_be64_to_cpu(sent[i].seq);
+		note->refused = sent[i].chain ? sent[i].refused : NOTE_FORGOTTEN;
+		note->absent = sent[i].absent;
 	}
 	return true;
-}
-
-/*
- * Whether this switch is being filled under that number, in any chain: sessions are of all of them.
- */
-INLINE bool is_filling_somewhere(const struct here *here, __u64 fill)
-{
-	for (__u32 i = 0; i < CHAINS; i++) {
-		const struct chain *chain = &here->view->chain[i];
-		__u32 last = (chain->len - 1) & (CHAIN_MEMBERS - 1);
-		if (i < here->view->chains && chain->filling && chain->fill_number == fill &&
-		    chain->slot[last] == here->view->self)
-			return true;
-	}
-	return false;
 }
 
 /* A client's session, all of it. */
@@ -114,7 +147,8 @@ INLINE int take_session_copy(struct xdp_md *ctx, struct work *work, const struct
 	__u64 fill = bpf_be64_to_cpu(message.peer.fill);
 	if (message.write.len != sizeof(struct sent_note) * NOTES)
 		return ends(COUNT_drop_refused, XDP_DROP);
-	if (!is_filling_somewhere(here, fill))
+	__u64 chains = chains_filled(work, here, fill);
+	if (!chains)
 		return ends(COUNT_drop_order_stranger, XDP_DROP);
 	if (!find_given(work, &found) || found.item->value_len != sizeof(struct session))
 		return missing(work, config, &message, false);
@@ -125,7 +159,7 @@ INLINE int take_session_copy(struct xdp_md *ctx, struct work *work, const struct
 		return ends(COUNT_drop_order_busy, XDP_DROP);
 	bool is_ours = is_still(work, here);
 	if (is_ours) {
-		merge_notes(work, session);
+		merge_notes(work, session, fill, chains);
 		if (version_in(work) > session->seen)
 			session->seen = version_in(work);
 		if (fill > session->filled)

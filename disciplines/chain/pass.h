@@ -49,7 +49,7 @@ INLINE void note_write(const struct work *work, struct session *session, const s
 	struct note *note = note_of(work, session);
 	__u64 request = bpf_be64_to_cpu(work->header.request);
 	if (request > note->request)
-		write_note(note, request, write->seq, refused, absent, write->is.number);
+		write_note(note, request, write->seq, refused, absent, &write->is);
 	session->seen = write->is.number;
 }
 

@@ -53,10 +53,14 @@ struct note {
 	__u64 seq; /* the version that it made, or that refused it */
 	__u8 refused; /* 0: applied; else the status, plus 1 */
 	__u8 absent; /* refused because there was no such key */
-	__u8 unused[2];
+	__u8 chain; /* the number of the key's, plus 1; 0: not known */
+	__u8 unused;
 	/* low half of the number under which this switch made the note; 0: it was copied here */
 	__u32 under;
 };
+
+/* What became of it is not known here; so neither of what its client had at its place before. */
+#define NOTE_FORGOTTEN ((STATUS_FORGOTTEN >> 4) + 1)
 
 struct session {
 	__u64 seen; /* the number under which it was last used */

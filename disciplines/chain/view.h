@@ -139,7 +139,7 @@ struct facts {
 	__u32 len; /* of the chain */
 	/* rule 6: nothing that was applied is passed on, committed, copied or answered */
 	__u32 held;
-	__u32 unused;
+	__u32 chain; /* its number, plus 1 */
 };
 
 /* Where it stands. */
@@ -223,6 +223,7 @@ OUTLINE int find_here(struct work *work, const struct config *config, struct her
 	if (!here->state || !is_whole_row(view, here->is.number, tenant, config->life))
 		return false;
 	here->part = part_of(work->hash[0], view->chains) & (CHAINS - 1);
+	here->is.chain = here->part + 1;
 	here->chain = &view->chain[here->part];
 	here->is.len = here->chain->len;
 	here->is.fill_number = here->chain->filling ? here->chain->fill_number : 0;

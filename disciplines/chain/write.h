@@ -81,9 +81,10 @@ INLINE bool is_refused(const struct work *work, struct record *record, struct wr
 }
 
 INLINE void write_note(struct note *note, __u64 request, __u64 seq, __u8 refused, __u8 absent,
-		       __u64 under)
+		       const struct facts *is)
 {
-	note->under = under;
+	note->under = is->number;
+	note->chain = is->chain;
 	note->request = request;
 	note->seq = seq;
 	note->refused = refused;
@@ -160,7 +161,7 @@ WHOLE int decide_write(struct xdp_md *ctx, const struct work *work, struct recor
 	if (is_refused(work, record, write)) {
 		if (!MUTANT(order_refusal_unnoted))
 			write_note(note, request, write->seq, write->status + 1, write->absent,
-				   write->is.number);
+				   &write->is);
 		session->seen = write->is.number;
 		write->jump = fills(&write->is) && write->seq <= boundary_of(&write->is, record);
 		return REFUSED;
@@ -172,7 +173,7 @@ WHOLE int decide_write(struct xdp_md *ctx, const struct work *work, struct recor
 	write->heard = session->heard == write->is.number;
 	if (!put_version(ctx, work, record, write))
 		return BUSY;
-	write_note(note, request, write->seq, 0, 0, write->is.number);
+	write_note(note, request, write->seq, 0, 0, &write->is);
 	session->seen = write->is.number;
 	commit_own(record, &write->is);
 	write->jump = fills(&write->is) && write->seq == record->mark_seq;
@@ -282,7 +283,7 @@ WHOLE int decide_new(const struct work *work, struct session *session, struct wr
 		write->status = STATUS_TOO_LARGE >> 4;
 	write->seq = 0;
 	write->absent = 1;
-	write_note(note, request, 0, write->status + 1, 1, write->is.number);
+	write_note(note, request, 0, write->status + 1, 1, &write->is);
 	session->seen = write->is.number;
 	return REFUSED;
 }

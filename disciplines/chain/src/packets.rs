@@ -124,11 +124,12 @@ pub const NOTES: usize = WRITES_MOST as usize * 24;
 /// What follows the [`Peer`] of a [`PeerKind::CopySession`]: a session's notes.
 pub fn encode_notes(session: &SessionRecord) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(NOTES);
-    for Note { request, seq, refused, absent, .. } in session.notes {
+    for Note { request, seq, refused, absent, chain, .. } in session.notes {
         bytes.extend(request.to_be_bytes());
         bytes.extend(seq.to_be_bytes());
         let refused = refused.map_or(0, |status| status as u8 + 1);
-        bytes.extend([refused, absent.into(), 0, 0, 0, 0, 0, 0]);
+        let chain = chain.map_or(0, |chain| chain + 1);
+        bytes.extend([refused, absent.into(), chain, 0, 0, 0, 0, 0]);
     }
     bytes
 }
@@ -233,8 +234,9 @@ mod tests {
         let mut session = SessionRecord::new(1, 2, 3);
         session.notes[1] =
             Note { request: 17, seq: 5, refused: Some(Status::NotFound), ..Note::default() };
+        session.notes[1].chain = Some(3);
         let bytes = encode_notes(&session);
         assert_eq!(bytes.len(), NOTES);
-        assert_eq!((bytes[31], bytes[39], bytes[40]), (17, 5, 2));
+        assert_eq!((bytes[31], bytes[39], bytes[40], bytes[42]), (17, 5, 2, 4));
     }
 }

@@ -175,9 +175,28 @@ pub struct Note {
     pub refused: Option<Status>,
     /// It was refused because there was no such key.
     pub absent: bool,
+    /// The chain that the write's key is in; `None`: not known.
+    pub chain: Option<u8>,
     /// The low half of the number of the view under which this switch made the note; 0: it was
     /// copied here.
     pub under: u32,
+}
+
+impl Note {
+    /// The note of one who knows that the write was begun, and not what became of it.
+    pub fn forgotten(self) -> Note {
+        Note { request: self.request, refused: Some(Status::Forgotten), ..Note::default() }
+    }
+
+    /// The note of one who knows nothing of the write, but that those that its client had at the
+    /// same place before have ended.
+    pub fn before(self) -> Note {
+        let places = WRITES_MOST;
+        match self.request.checked_sub(places).filter(|before| *before >= places) {
+            Some(request) => Note { request, ..self }.forgotten(),
+            None => Note::default(),
+        }
+    }
 }
 
 /// What a switch remembers of a client.
@@ -210,7 +229,7 @@ impl SessionRecord {
             bytes.extend(note.request.to_ne_bytes());
             bytes.extend(note.seq.to_ne_bytes());
             let refused = note.refused.map_or(0, |status| status as u8 + 1);
-            bytes.extend([refused, note.absent.into(), 0, 0]);
+            bytes.extend([refused, note.absent.into(), note.chain.map_or(0, |chain| chain + 1), 0]);
             bytes.extend(note.under.to_ne_bytes());
         }
         bytes.into()
@@ -229,6 +248,7 @@ impl SessionRecord {
                     status => Some(Status::from_bits(status - 1).ok()?),
                 },
                 absent: bytes[17] != 0,
+                chain: bytes[18].checked_sub(1),
                 under: u32::from_ne_bytes(*bytes[20..].first_chunk()?),
             };
         }
@@ -326,8 +346,14 @@ mod tests {
     #[test]
     fn a_session_is_read_as_it_was_written() {
         let mut session = SessionRecord::new(0xc11e, 3, 4);
-        session.notes[2] =
-            Note { request: 18, seq: 77, refused: Some(Status::Mismatch), absent: true, under: 9 };
+        session.notes[2] = Note {
+            request: 18,
+            seq: 77,
+            refused: Some(Status::Mismatch),
+            absent: true,
+            chain: Some(63),
+            under: 9,
+        };
         session.notes[15].request = 31;
         let bytes = session.encode();
         assert_eq!(bytes.len(), 416);

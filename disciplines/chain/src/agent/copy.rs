@@ -1,15 +1,16 @@
 //! Copies to a filling tail what this switch, the one before it, had applied of each key before it
-//! adopted the fill number, and every session. All items are gone through again and again until the
-//! tail has said of each that it has it, also of those that could not be read yet.
+//! adopted the fill number, and what it had noted of each client's writes of the chains that it
+//! fills. All items are gone through again and again until the tail has said of each that it has
+//! it, also of those that could not be read yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wire::{Header, KeyHash, Op};
+use wire::{Header, KeyHash, Op, Status};
 
 use super::{Item, repair::chain_of};
 use crate::{
     packets::{self, Peer, PeerKind, flags},
-    record::{KeyRecord, Note, SessionRecord},
+    record::{KeyRecord, SessionRecord},
     report::FilledChain,
     view::View,
 };
@@ -119,6 +120,7 @@ impl Copier {
             return out;
         }
         let session = wire::OWN_KEYS == item.key.first().copied().unwrap_or_default();
+        let all: Vec<FilledChain> = self.jobs.keys().copied().collect();
         for (filled, job) in &mut self.jobs {
             let Some(chain) = view.chains.get(usize::from(filled.chain)) else { continue };
             let is_its = chain_of(view, item).is_some_and(|its| std::ptr::eq(its, chain));
@@ -127,7 +129,7 @@ impl Copier {
             }
             job.lacks = true;
             let message = item.record.and_then(|record| match session {
-                true => session_copy(record, filled.fill_number),
+                true => session_copy(record, filled.fill_number, &all),
                 false => copy(record, filled.fill_number),
             });
             if let Some(((header, value), tail)) = message.zip(chain.slots.last()) {
@@ -177,14 +179,21 @@ fn copy(record: &[u8], fill_number: u64) -> Option<(Header, Vec<u8>)> {
     Some((header, [&peer.encode()[..], value].concat()))
 }
 
-fn session_copy(record: &[u8], fill_number: u64) -> Option<(Header, Vec<u8>)> {
+/// `all`: the chains whose tails are filled from here.
+fn session_copy(record: &[u8], fill_number: u64, all: &[FilledChain]) -> Option<(Header, Vec<u8>)> {
     let mut session = SessionRecord::decode(record)?;
+    let fills = |chain: u8| all.contains(&FilledChain { chain: chain.into(), fill_number });
     for note in &mut session.notes {
-        // What was noted under the number comes with its write: a note of one that the tail never
-        // gets would take a later version of another client for it.
-        if (note.under.wrapping_sub(fill_number as u32) as i32) >= 0 {
-            *note = Note::default();
-        }
+        let is_new = note.under != 0 && (note.under.wrapping_sub(fill_number as u32) as i32) >= 0;
+        *note = match note.chain {
+            _ if note.refused == Some(Status::Forgotten) || note.request == 0 => *note,
+            None => note.forgotten(),
+            // What was noted under the number comes with its write, and so does what is of a chain
+            // that the tail has all of: a note of a write that the tail never gets would take a
+            // later version of another client for it.
+            Some(chain) if is_new || !fills(chain) => note.before(),
+            Some(_) => *note,
+        };
     }
     let peer = Peer { fill: fill_number, ..Peer::new(PeerKind::CopySession) };
     let header =

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use chain_wire::session_key;
 use decide::Configuration;
-use wire::KeyHash;
+use wire::{KeyHash, Status};
 
 use super::*;
 use crate::{
     packets::{PeerKind, flags},
-    record::{KeyRecord, SessionRecord, Version, new_key, restored_key},
+    record::{KeyRecord, Note, SessionRecord, Version, new_key, restored_key},
     report::FilledChain,
     view::{Chain, Protocol, SLOTS},
 };
@@ -404,20 +404,45 @@ fn a_key_that_stays_deleted_for_a_minute_is_removable_at_its_tail() {
     assert_eq!(rig.removable, [], "another is the tail");
 }
 
+/// A tail is a member of another chain already, and the last write of that one has not come to it:
+/// a note of it would take a later version of another client for it.
 #[test]
-fn notes_from_under_the_number_come_with_their_writes() {
+fn a_tail_is_copied_notes_of_its_chain_from_before_and_of_others_only_that_writes_have_ended() {
     let mut rig = Rig::new(chain(&[0, 1, 2], NUMBER));
+    let mut two = view(Some(1), chain(&[0, 1, 2], NUMBER));
+    two.chains.push(chain(&[1, 2], 0));
+    rig.configure(&two);
     let mut session = SessionRecord::new(1, 2, 1);
-    for (at, (request, under)) in [(16, 4), (17, 5), (18, 0), (19, 6)].into_iter().enumerate() {
-        (session.notes[at].request, session.notes[at].under) = (request, under);
+    let its = [
+        (32, 4, Some(0)),
+        (33, 5, Some(0)),
+        (34, 0, Some(0)),
+        (35, 4, Some(1)),
+        (36, 6, Some(1)),
+        (37, 4, None),
+        (22, 4, Some(1)),
+    ];
+    for (note, (request, under, chain)) in session.notes.iter_mut().zip(its) {
+        *note = Note { request, seq: 7, under, chain, ..Note::default() };
     }
     rig.items = vec![(Bytes::copy_from_slice(&session_key(1)), session.encode())];
     rig.adopt();
     rig.ticks(1);
     let (_, _, value) = rig.sent.iter().find(|(h, ..)| h.op == Op::PeerMessage).unwrap();
     let notes = value[Peer::LEN..].chunks_exact(24);
-    let requests: Vec<u8> = notes.map(|note| note[7]).take(4).collect();
-    assert_eq!(requests, [16, 0, 18, 0]);
+    let notes: Vec<_> = notes.map(|n| (n[7], n[15], n[16], n[18])).take(8).collect();
+    let forgotten = Status::Forgotten as u8 + 1;
+    let expected = [
+        (32, 7, 0, 1),
+        (17, 0, forgotten, 0),
+        (34, 7, 0, 1),
+        (19, 0, forgotten, 0),
+        (20, 0, forgotten, 0),
+        (37, 0, forgotten, 0),
+        (0, 0, 0, 0),
+        (0, 0, 0, 0),
+    ];
+    assert_eq!(notes, expected);
 }
 
 #[test]

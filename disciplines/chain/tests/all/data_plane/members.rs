@@ -2,6 +2,7 @@
 
 use chain::{
     packets::{Beat, Peer, PeerKind, encode_notes, flags},
+    record::{Note, SessionRecord},
     view::Protocol,
 };
 
@@ -140,10 +141,14 @@ fn all_but_one(switches: usize) -> Net {
 
 /// The last one joins.
 fn join(net: &mut Net) {
+    net.put_session(net.switches.len() - 1);
+    join_with_session(net);
+}
+
+/// The last one joins, and has the client's session.
+fn join_with_session(net: &mut Net) {
     let all: Vec<usize> = (0..net.switches.len()).collect();
-    let last = all.len() - 1;
-    net.put_new(last, 2, 0);
-    net.put_session(last);
+    net.put_new(all.len() - 1, 2, 0);
     net.view.number += 1;
     net.view.chains = vec![chain::view::Chain {
         slots: all.iter().map(|slot| *slot as u8).collect(),
@@ -271,6 +276,50 @@ fn a_refusal_is_remembered_by_a_tail_without_the_key() {
     assert_eq!(net.ask(refused).header.status, Status::Mismatch);
 }
 
+/// What the last one's agent is told of the client's writes: all that the one before has noted.
+fn copy_session(net: &Net) {
+    let peer = Peer { fill: net.view.number, ..Peer::new(PeerKind::CopySession) };
+    let mut message = net.says(1, 2, peer, 5, &encode_notes(&net.session(1)));
+    message.key = chain_wire::session_key(message.header.client).to_vec();
+    let key = message.key.clone();
+    assert_eq!(net.send(message.hash_of(&key)).len(), 1, "{:?}", net.counted);
+}
+
+/// The last one was the head once, applied a write and passed it to nobody; it left, and joins. Its
+/// note of the write says nothing of the version that another one made meanwhile.
+fn notes_of_an_earlier_membership_are_forgotten() {
+    let mut net = all_but_one(3);
+    net.ask(net.write(0, b"one"));
+    let retried = net.write(0, b"two");
+    let (request, before) = (retried.header.request, net.view.number - 1);
+    let mut session = SessionRecord::new(CLIENT, before, before);
+    session.notes[request as usize % 16] =
+        Note { request, seq: 2, chain: Some(0), under: before as u32, ..Note::default() };
+    let unknown = Note { request: 31, seq: 1, ..Note::default() };
+    session.notes[15] = unknown;
+    let record = session.encode();
+    net.switches[2].given(TENANT, &chain_wire::session_key(CLIENT), &record, record.len());
+    join_with_session(&mut net);
+    for _ in 0..2 {
+        copy_session(&net);
+        let noted = net.session(2).notes;
+        assert_eq!(noted[1], Note { under: 0, ..net.session(1).notes[1] }, "it is copied");
+        assert!(noted[2].request < request, "{:?}", noted[2]);
+        assert_eq!(noted[15], unknown.forgotten());
+    }
+    assert_eq!(copy(&net, 0, net.view.number, b"one"), (1, net.view.number));
+    net.view.number += 1;
+    net.view.chains = vec![chain(vec![2])];
+    net.configure(&[2]);
+    net.settle(&[2]);
+    let other = net.ask(net.write(2, b"other"));
+    assert_eq!((other.header.status, other.header.version), (Status::Ok, 2));
+    let mut retried = retried.epoch(Epoch(net.view.number));
+    retried.to.set_ip(host(2, false));
+    let answer = net.ask(retried);
+    assert_eq!((answer.header.status, answer.header.version), (Status::Ok, 3));
+}
+
 fn in_netchain_the_head_hears_of_every_other_version() {
     let net = Net::ready_for(3, 2, Protocol::NetChain);
     for _ in 0..6 {
@@ -295,5 +344,6 @@ fn members() {
         a_head_that_is_alone_is_joined,
         what_was_committed_before_a_tail_began_is_known_again,
         a_write_from_before_is_answered_by_the_member_before_a_tail,
+        notes_of_an_earlier_membership_are_forgotten,
     );
 }
