@@ -30,8 +30,11 @@ pub(super) fn record(key: &[u8], base: u64, numbers: (u64, u64), shift: u8) -> R
     Record::Given(bytes.unwrap_or_default())
 }
 
-/// How the record of a key begins that was never written.
-pub(super) fn untouched(base: u64) -> Bytes {
-    let record = new_key(base, 0, 0).unwrap_or_default();
-    record.slice(..UNTOUCHED.min(record.len()))
+/// How such a record begins for as long as nobody has used the item.
+pub(super) fn beginning(key: &[u8], record: &Record) -> Bytes {
+    let Record::Given(record) = record else { return Bytes::new() };
+    match is_session(key) {
+        true => record.clone(),
+        false => record.slice(..UNTOUCHED.min(record.len())),
+    }
 }

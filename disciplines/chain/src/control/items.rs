@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use decide::{Answer, Change, Key, Outcome, SwitchId};
 use wire::OWN_KEYS;
 
@@ -24,8 +25,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 struct Creation {
     /// Its versions begin above it, at every member.
     base: u64,
-    /// Where it was asked for.
-    asked: BTreeSet<SwitchId>,
+    /// Changes that are on their way.
+    asked: BTreeMap<SwitchId, Change>,
+    /// Where it was put, with what the record began with.
+    made: BTreeMap<SwitchId, Bytes>,
     /// It was found to be nowhere, or everywhere but where it has just been asked for.
     began: bool,
     /// It cannot be had: what was made goes again.
@@ -92,18 +95,26 @@ impl Items {
     pub fn answered(&mut self, cx: &mut Context<'_>, answer: Answer<'_>) {
         let Answer { switch, key, change, outcome, .. } = answer;
         let Some(making) = self.making.get_mut(key) else { return };
+        self.due.insert(key.clone());
+        // Others ask for changes of the key, too: who joins is given all keys.
+        if making.asked.get(&switch) != Some(change) {
+            return;
+        }
         making.asked.remove(&switch);
-        let is_put = matches!(change, Change::Put(_));
-        match outcome {
-            Outcome::Done | Outcome::NotSent => {}
-            Outcome::NoRoom if is_put => (making.failed, cx.facts.full) = (true, true),
-            Outcome::BucketFull => {
+        match (change, outcome) {
+            (_, Outcome::NotSent) => {}
+            (Change::Put(record), Outcome::Done) => {
+                making.made.insert(switch, item::beginning(key, record));
+            }
+            (Change::Put(_), Outcome::NoRoom) => (making.failed, cx.facts.full) = (true, true),
+            (Change::Put(_), Outcome::BucketFull) => {
                 making.failed = true;
                 cx.facts.crowded.add(cx.now, key);
             }
-            _ => making.failed = true,
+            (Change::Put(_), _) => making.failed = true,
+            // It is gone, or is used by now, and stays.
+            _ => drop(making.made.remove(&switch)),
         }
-        self.due.insert(key.clone());
     }
 
     /// Goes on with the keys that are being made, while every member has the view.
@@ -140,7 +151,13 @@ enum Next {
 
 impl Creation {
     fn above(base: u64) -> Creation {
-        Creation { base, asked: BTreeSet::new(), began: false, failed: false }
+        Creation {
+            base,
+            asked: BTreeMap::new(),
+            made: BTreeMap::new(),
+            began: false,
+            failed: false,
+        }
     }
 
     /// Asks for what is next.
@@ -152,10 +169,10 @@ impl Creation {
             return Next::Over;
         }
         self.began = true;
-        let (places, head) = places(cx.facts, key, join);
         if self.failed {
-            return self.undo(cx, key, &places);
+            return self.undo(cx, key);
         }
+        let (places, head) = places(cx.facts, key, join);
         let lacks = |switch: &SwitchId| !cx.facts.has(*switch, key);
         let is_other = |switch: &SwitchId| Some(*switch) != head;
         let others: Vec<SwitchId> = places.into_iter().filter(is_other).filter(lacks).collect();
@@ -168,7 +185,7 @@ impl Creation {
         }
         let number = cx.facts.memory.number;
         for switch in next {
-            if !self.asked.insert(switch) {
+            if self.asked.contains_key(&switch) {
                 continue;
             }
             // Who joins has nothing until it was copied, of a new key too: nobody else may know
@@ -176,28 +193,28 @@ impl Creation {
             let joins = join.is_some_and(|join| join.switch == switch);
             let filled = if joins { 0 } else { number };
             let record = item::record(key, self.base, (number, filled), cx.facts.shift());
-            cx.ask(switch, key.clone(), Change::Put(record));
+            self.ask(cx, switch, key, Change::Put(record));
         }
         Next::Waits(self)
     }
 
-    /// Removes what was made of a key whose head has no item: so it was never written.
-    fn undo(mut self, cx: &mut Context<'_>, key: &Key, places: &[SwitchId]) -> Next {
-        let has = |switch: &SwitchId| cx.facts.has(*switch, key);
-        let there: Vec<SwitchId> = places.iter().copied().filter(has).collect();
-        if there.is_empty() && self.asked.is_empty() {
+    /// Removes what was put here, where nobody has used it since. What was there before stays.
+    fn undo(mut self, cx: &mut Context<'_>, key: &Key) -> Next {
+        self.made.retain(|switch, _| cx.facts.has(*switch, key));
+        if self.made.is_empty() && self.asked.is_empty() {
             return Next::Failed;
         }
-        for switch in there {
-            if self.asked.insert(switch) {
-                let change = match item::is_session(key) {
-                    true => Change::Remove,
-                    false => Change::RemoveIf(item::untouched(self.base)),
-                };
-                cx.ask(switch, key.clone(), change);
+        for (switch, begins) in self.made.clone() {
+            if !self.asked.contains_key(&switch) {
+                self.ask(cx, switch, key, Change::RemoveIf(begins));
             }
         }
         Next::Waits(self)
+    }
+
+    fn ask(&mut self, cx: &mut Context<'_>, switch: SwitchId, key: &Key, change: Change) {
+        self.asked.insert(switch, change.clone());
+        cx.ask(switch, key.clone(), change);
     }
 }
 

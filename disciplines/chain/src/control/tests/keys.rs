@@ -72,6 +72,82 @@ fn a_key_whose_bucket_is_full_somewhere_is_nowhere_and_whoever_asks_is_told() {
     assert_eq!(rig.holders("crowded"), [1, 2, 3].into());
 }
 
+fn session() -> Key {
+    Key::copy_from_slice(&chain_wire::session_key(9))
+}
+
+impl Rig {
+    fn wants_key(&mut self, key: &Key) {
+        let hot = HotKeys { switch: 1, tenant: TENANT, window: 1, keys: &[(key.clone(), 1)] };
+        self.tell(|to, now, out| to.hot(now, hot, out));
+    }
+
+    /// A switch does the change that it was asked for last, and answers.
+    fn does_last(&mut self, switch: SwitchId) {
+        let at = self.switches.get_mut(&switch).unwrap();
+        let (key, change) = at.waits.pop().expect("it was asked");
+        let outcome = at.does(&key, &change);
+        self.answer(switch, &key, &change, outcome);
+    }
+}
+
+/// Each member forgets sessions by itself: what the others noted of a client's writes stays.
+#[test]
+fn a_session_that_one_member_has_no_room_for_stays_where_it_was() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    rig.wants_key(&session());
+    rig.settle();
+    let at = rig.switches.get_mut(&2).unwrap();
+    at.items.clear();
+    at.crowded = [session()].into();
+    rig.restart();
+    rig.run(3);
+    rig.story.clear();
+    rig.wants_key(&session());
+    rig.run(3);
+    assert_eq!(rig.story.len(), 1, "{:?}", rig.story);
+    for has in [1, 3] {
+        assert!(rig.switches[&has].items.contains_key(&session()), "at {has}");
+    }
+}
+
+#[test]
+fn a_session_that_is_used_while_it_is_made_stays_there_and_is_not_asked_about_again() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    rig.switches.get_mut(&2).unwrap().crowded = [session()].into();
+    rig.holds_back = true;
+    rig.wants_key(&session());
+    [1, 3].into_iter().for_each(|at| rig.does_last(at));
+    let mut used = crate::record::SessionRecord::new(9, rig.view().number, rig.view().number);
+    used.notes[0].request = 16;
+    let used = decide::Record::Given(used.encode());
+    rig.switches.get_mut(&1).unwrap().items.insert(session(), used);
+    rig.does_last(2);
+    rig.story.clear();
+    rig.holds_back = false;
+    rig.run(3);
+    assert_eq!(rig.story, [""; 0], "all was asked for as it failed");
+    let has = |at: SwitchId| rig.switches[&at].items.contains_key(&session());
+    assert_eq!([1, 2, 3].map(has), [true, false, false]);
+}
+
+/// A switch that joins is given all keys, also one that is just being made.
+#[test]
+fn a_key_is_made_although_one_that_joins_has_no_room_for_it() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    let key = Key::from_static(b"key");
+    rig.holds_back = true;
+    rig.wants_key(&key);
+    let record = decide::Record::Given(crate::record::new_key(0, 0, 2).unwrap());
+    let tail = rig.chain(0)[2];
+    for (switch, outcome) in [(4, Outcome::NoRoom), (tail, Outcome::Refused)] {
+        rig.answer(switch, &key, &Change::Put(record.clone()), outcome);
+    }
+    rig.holds_back = false;
+    rig.run(3);
+    assert_eq!(rig.holders("key"), [1, 2, 3].into());
+}
+
 #[test]
 fn a_controller_that_does_not_know_all_makes_nothing() {
     let mut rig = Rig::new(&[1, 2, 3], 1, 3);
