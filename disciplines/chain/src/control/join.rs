@@ -190,9 +190,10 @@ impl Joins {
         self.current.is_none()
     }
 
-    /// Nobody joins any longer.
+    /// Nobody is prepared any longer. Who is a member already stays one, and nobody else joins until
+    /// it has all of its chains.
     pub fn give_up(&mut self) {
-        self.current = None;
+        self.current.take_if(|join| join.stage != Stage::Fill);
     }
 
     /// Filling members have all of these chains.

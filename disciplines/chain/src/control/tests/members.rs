@@ -111,6 +111,40 @@ fn the_last_that_has_everything_stays() {
     assert_eq!((rig.chain(0).len(), view.chains[0].filling), (2, false));
 }
 
+/// The chains of one are to be of three: a switch that is filled in chains of both others; one of
+/// these, which begins anew with other tables; and the chains that the other fills.
+fn one_is_lost_while_another_joins() -> (Rig, Vec<usize>) {
+    let mut rig = Rig::new(&[1, 2, 3], 16, 1);
+    rig.wants("key");
+    rig.set_length(3);
+    rig.run(3);
+    let filling = rig.filling();
+    let lost = rig.chain(filling[0])[0];
+    let is_others = |at: &usize| rig.chain(*at)[0] != lost;
+    let go_on: Vec<usize> = filling.into_iter().filter(is_others).collect();
+    assert!(!go_on.is_empty());
+    let at = rig.switches.get_mut(&lost).unwrap();
+    at.life = 999;
+    at.items.clear();
+    rig.detach(lost);
+    rig.attach(lost);
+    (rig, go_on)
+}
+
+#[test]
+fn who_joins_is_filled_although_another_chain_is_lost() {
+    let (mut rig, go_on) = one_is_lost_while_another_joins();
+    let before: Vec<_> = go_on.iter().map(|at| rig.chain(*at)).collect();
+    rig.run(50);
+    let after: Vec<_> = go_on.iter().map(|at| rig.chain(*at)).collect();
+    assert_eq!((after, rig.filling()), (before, go_on), "one joins at a time");
+    for _ in 0..10 {
+        rig.filled();
+        rig.run(10);
+    }
+    assert!(rig.view().chains.iter().all(|chain| !chain.filling && chain.slots.len() == 3));
+}
+
 /// What was said by whoever had its slot before says nothing of it: it may not have been told yet.
 #[test]
 fn a_member_that_was_never_heard_is_waited_for_whoever_had_its_slot() {

@@ -259,6 +259,12 @@ impl Rig {
         slots.map(|s| view.members[usize::from(*s)].unwrap().switch).collect()
     }
 
+    /// The chains whose last members have not all yet.
+    fn filling(&self) -> Vec<usize> {
+        let chains = self.view().chains;
+        (0..chains.len()).filter(|at| chains[*at].filling).collect()
+    }
+
     /// A member says that it does not hear these switches.
     fn silent(&mut self, by: SwitchId, silent: &[SwitchId]) {
         let view = self.view();
