@@ -18,6 +18,7 @@ mod join;
 mod leave;
 mod leftovers;
 mod memory;
+mod missing;
 mod remove;
 mod restore;
 mod silence;

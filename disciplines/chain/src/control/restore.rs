@@ -121,7 +121,7 @@ impl Losses {
     fn over(&mut self, cx: &mut Context<'_>) {
         let restore = std::mem::take(self).restore;
         for switch in restore.iter().flat_map(|restore| restore.places.keys()) {
-            cx.facts.lost.remove(switch);
+            cx.facts.has_lost_nothing(*switch);
         }
         cx.facts.memory.number = ((cx.facts.memory.number >> 48) + 1) << 48;
     }

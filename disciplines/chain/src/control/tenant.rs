@@ -20,6 +20,7 @@ use super::{
     configure::Configurations,
     context::{Context, Facts},
     forget::SessionExpiry,
+    item,
     items::Items,
     join::Joins,
     leave::{self, Parting},
@@ -111,10 +112,16 @@ impl Tenant {
     /// What a switch has, and what it should have had.
     pub fn holds(&mut self, cx: &mut Context<'_>, inventory: Inventory<'_>) {
         let Inventory { switch, held, lost, .. } = inventory;
-        cx.facts.held.insert(switch, held.iter().cloned().collect());
-        if cx.facts.is_member(switch) && !lost.is_empty() {
+        let (sessions, keys): (Vec<&Key>, Vec<&Key>) =
+            lost.iter().partition(|key| item::is_session(key));
+        // Each member forgets sessions by itself. So nobody else can say whether one was forgotten,
+        // just before this controller began perhaps.
+        let lost_one = |key: &&Key| cx.facts.has(switch, key) && !self.forgetting.has(key);
+        if sessions.iter().any(lost_one) && cx.facts.is_member(switch) {
             cx.facts.lost.insert(switch);
         }
+        cx.facts.missing.add(switch, keys.into_iter().cloned());
+        cx.facts.held.insert(switch, held.iter().cloned().collect());
         self.items.look_at_all();
     }
 

@@ -93,6 +93,64 @@ fn a_switch_with_other_tables_is_gone() {
     assert_eq!(view.life, 999);
 }
 
+/// Another controller begins, which believes that each switch has these.
+fn restarted(rig: &mut Rig, believed: &[Key]) {
+    for switch in rig.switches.values_mut() {
+        switch.believed = believed.iter().cloned().collect();
+    }
+    rig.restart();
+    rig.run(5);
+}
+
+#[test]
+fn what_was_removed_just_before_a_controller_begins_is_not_lost() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    let session = Key::copy_from_slice(&chain_wire::session_key(5));
+    rig.wants("stays");
+    rig.wants(std::str::from_utf8(&session).unwrap());
+    // Two have forgotten the session.
+    for at in [1, 2] {
+        rig.switches.get_mut(&at).unwrap().items.remove(&session);
+    }
+    let number = rig.view().number;
+    restarted(&mut rig, &[Key::from("stays"), Key::from("gone"), session.clone()]);
+    assert_eq!((rig.view().number, rig.chain(0).len()), (number, 3));
+}
+
+#[test]
+fn who_has_not_what_others_have_leaves_once_they_have_said_so() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    rig.wants("key");
+    let chain = rig.chain(0);
+    let key = Key::from("key");
+    rig.switches.get_mut(&chain[0]).unwrap().items.clear();
+    chain[1..].iter().for_each(|other| rig.detach(*other));
+    rig.control = Control::new(Protocol::NetCraq);
+    rig.begin();
+    rig.tell_rooms();
+    rig.switches.get_mut(&chain[0]).unwrap().believed = [key].into();
+    rig.attach(chain[0]);
+    rig.run(1);
+    assert_eq!(rig.chain(0), chain, "the others have not said anything yet");
+    rig.attach(chain[2]);
+    rig.run(1);
+    assert_eq!(rig.chain(0), chain[1..]);
+}
+
+/// This controller removed none of it.
+#[test]
+fn who_has_not_a_session_that_it_had_under_this_controller_leaves() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    let session = Key::copy_from_slice(&chain_wire::session_key(5));
+    rig.wants(std::str::from_utf8(&session).unwrap());
+    let at = rig.switches.get_mut(&2).unwrap();
+    at.items.clear();
+    at.believed = [session].into();
+    rig.detach(2);
+    rig.attach(2);
+    assert!(!rig.chain(0).contains(&2));
+}
+
 #[test]
 fn the_last_that_has_everything_stays() {
     let mut rig = Rig::new(&[1, 2], 1, 2);

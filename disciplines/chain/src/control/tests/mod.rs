@@ -34,6 +34,8 @@ struct Switch {
     no_room: Vec<decide::Row>,
     /// What it does not answer yet.
     waits: Vec<(Key, Change)>,
+    /// What an earlier controller wrote that it has.
+    believed: BTreeSet<Key>,
     /// Its stream is there, and nothing passes by it.
     is_cut_off: bool,
 }
@@ -112,10 +114,14 @@ impl Rig {
         let at = self.switches.get_mut(&switch).unwrap();
         at.attached = true;
         let (life, held) = (at.life, at.items.keys().cloned().collect::<Vec<_>>());
+        let lost: Vec<Key> = std::mem::take(&mut at.believed)
+            .into_iter()
+            .filter(|key| !held.contains(key))
+            .collect();
         let life = Life { switch, number: life, address: Some(address(switch)) };
         self.tell(|to, now, out| to.life(now, life, out));
         self.tell(|to, now, out| to.attached(now, switch, out));
-        let inventory = Inventory { switch, tenant: TENANT, held: &held, lost: &[] };
+        let inventory = Inventory { switch, tenant: TENANT, held: &held, lost: &lost };
         self.tell(|to, now, out| to.holds(now, inventory, out));
     }
 
