@@ -1,6 +1,8 @@
 //! Sessions of clients that have gone are forgotten (rule 12): by numbers of the view. A view that
-//! nothing else ends gets another number when clients came; once all members have left a number for
-//! a minute, sessions that were last used under it may go.
+//! nothing else ends gets another number when clients came. Sessions that were last used before all
+//! had a number may go under the number after that, if it was made a minute later: a write that is
+//! sent again says the number that its client has by then, but not one that was made after the
+//! client gave up.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -17,9 +19,10 @@ use crate::{report::IdleSessions, view::View};
 /// A client sends nothing that it began to send under a number that was left this long ago, and
 /// clocks may differ by as much again.
 const AFTER: Duration = Duration::from_secs(60);
-/// Another number is made after this time, if there are sessions at all ...
+/// Another number is made after this time, if there are sessions at all, and the next one after
+/// [`AFTER`], under which those go that were not used under the first ...
 const RENEW_AFTER: Duration = Duration::from_secs(600);
-/// ... or after [`AFTER`], if so many were made.
+/// ... or each after [`AFTER`], if so many were made.
 const RENEW_SESSIONS: usize = 32;
 /// Removals that are on their way at a time.
 const MOST: usize = 1024;
@@ -29,6 +32,10 @@ const MOST: usize = 1024;
 pub(super) struct SessionExpiry {
     /// The number that all members go by, and since when that is known.
     since: Option<(u64, Duration)>,
+    /// The newest number that all have gone by for [`AFTER`].
+    settled: u64,
+    /// The number was made for sessions to be used under, or not; under the next one they go.
+    is_followed: bool,
     /// Sessions that were made since another number.
     made: usize,
     asked: BTreeSet<(SwitchId, Key)>,
@@ -62,15 +69,22 @@ impl SessionExpiry {
             }
         };
         let view = cx.facts.memory.view.as_mut()?;
-        if view.purge_below < number && cx.now >= since + AFTER {
+        if view.purge_below < self.settled && self.settled < number {
             // Told, not numbered: nobody does anything else for it.
-            view.purge_below = number;
+            view.purge_below = self.settled;
             cx.facts.is_due = true;
         }
+        if cx.now < since + AFTER {
+            return None;
+        }
+        self.settled = number;
         let many = self.made >= RENEW_SESSIONS || cx.facts.full;
-        let is_time = many && cx.now >= since + AFTER || cx.now >= since + RENEW_AFTER;
-        let renews = is_time && is_quiet && cx.facts.knows_all() && has_sessions(cx.facts);
-        cx.facts.view().filter(|_| renews).cloned()
+        let is_time = many || self.is_followed || cx.now >= since + RENEW_AFTER;
+        if !is_time || !is_quiet || !cx.facts.knows_all() || !has_sessions(cx.facts) {
+            return None;
+        }
+        self.is_followed = many || !self.is_followed;
+        cx.facts.view().cloned()
     }
 
     /// A member has sessions that nobody used for long, and nobody joins. Each is its own affair:

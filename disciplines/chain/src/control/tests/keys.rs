@@ -317,3 +317,31 @@ fn a_removal_that_a_new_view_cuts_off_is_mended_when_the_key_is_wanted() {
     assert!(!rig.chain(0).contains(&members[0]), "it would begin anew");
     assert_eq!(rig.chain(0)[0], members[1], "who has the last version");
 }
+
+/// A write that is sent again says the number of then, and may come late: as long as that number
+/// is in force nobody may have forgotten it.
+#[test]
+fn sessions_are_forgotten_under_a_number_that_was_made_a_minute_after_they_were_used() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 3);
+    rig.wants_key(&session());
+    rig.run(1);
+    let first = rig.view().number;
+    let told = |rig: &mut Rig, seconds| {
+        rig.now += Duration::from_secs(seconds);
+        rig.run(2);
+        let view = rig.switches[&1].view.as_ref().unwrap();
+        (view.number - first, view.purge_below.saturating_sub(first))
+    };
+    assert_eq!(told(&mut rig, 100), (0, 0));
+    assert_eq!(told(&mut rig, 500), (1, 0));
+    assert_eq!(told(&mut rig, 58), (1, 0));
+    assert_eq!(told(&mut rig, 2), (2, 1), "what was used under the first goes");
+    assert_eq!(told(&mut rig, 500), (2, 1));
+    assert_eq!(told(&mut rig, 100), (3, 2));
+    // Numbers that come one after the other say nothing of time.
+    let number = rig.view().number;
+    rig.falls_silent(2);
+    rig.run(3);
+    assert!(rig.view().number > number);
+    assert_eq!(told(&mut rig, 0).1, 2);
+}
