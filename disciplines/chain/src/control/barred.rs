@@ -1,4 +1,5 @@
-//! Switches that had to leave may not join again for a while: twice as long each time.
+//! Switches that had to leave, or that have no room, may not join for a while: twice as long each
+//! time.
 
 use std::{collections::BTreeMap, time::Duration};
 

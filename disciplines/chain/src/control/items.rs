@@ -117,8 +117,9 @@ impl Items {
         }
     }
 
-    /// Goes on with the keys that are being made, while every member has the view.
-    pub fn go_on(&mut self, cx: &mut Context<'_>, join: Option<&Join>) {
+    /// Goes on with the keys that are being made, while every member has the view. Those of lost
+    /// chains wait.
+    pub fn go_on(&mut self, cx: &mut Context<'_>, join: Option<&Join>, lost: &[usize]) {
         if !cx.facts.is_confirmed() || !cx.facts.knows_all() {
             return;
         }
@@ -128,8 +129,12 @@ impl Items {
             due = self.making.keys().cloned().collect();
         }
         for key in due {
+            let is_user = !item::is_session(&key);
+            if is_user && cx.facts.chain_with(&key).is_some_and(|chain| lost.contains(&chain)) {
+                continue;
+            }
             let making = self.making.remove(&key);
-            let next = making.map(|making| making.go_on(cx, &key, join));
+            let next = making.map(|making| making.go_on(cx, &key, join, lost));
             match next {
                 Some(Next::Waits(making)) => drop(self.making.insert(key, making)),
                 Some(Next::Failed) => drop(self.paused.insert(key, cx.now + PAUSE)),
@@ -161,7 +166,13 @@ impl Creation {
     }
 
     /// Asks for what is next.
-    fn go_on(mut self, cx: &mut Context<'_>, key: &Key, join: Option<&Join>) -> Next {
+    fn go_on(
+        mut self,
+        cx: &mut Context<'_>,
+        key: &Key,
+        join: Option<&Join>,
+        lost: &[usize],
+    ) -> Next {
         if !self.began
             && let Some(head) = torn_head(cx.facts, key)
         {
@@ -172,7 +183,7 @@ impl Creation {
         if self.failed {
             return self.undo(cx, key);
         }
-        let (places, head) = places(cx.facts, key, join);
+        let (places, head) = places(cx.facts, key, join, lost);
         let lacks = |switch: &SwitchId| !cx.facts.has(*switch, key);
         let is_other = |switch: &SwitchId| Some(*switch) != head;
         let others: Vec<SwitchId> = places.into_iter().filter(is_other).filter(lacks).collect();
@@ -219,14 +230,23 @@ impl Creation {
 }
 
 /// The members that are to have an item of a key, the head last; and who is the head, for a
-/// user's key.
-fn places(facts: &Facts, key: &[u8], join: Option<&Join>) -> (Vec<SwitchId>, Option<SwitchId>) {
+/// user's key. A session is at the members of all chains but those that are lost.
+fn places(
+    facts: &Facts,
+    key: &[u8],
+    join: Option<&Join>,
+    lost: &[usize],
+) -> (Vec<SwitchId>, Option<SwitchId>) {
     let chain = match item::is_session(key) {
         true => None,
         false => facts.chain_with(key),
     };
     let (mut places, head) = match chain {
-        None => (facts.members(), None),
+        None => {
+            let chains = (0..facts.chains().len()).filter(|chain| !lost.contains(chain));
+            let all: BTreeSet<SwitchId> = chains.flat_map(|c| facts.members_of(c)).collect();
+            (all.into_iter().collect(), None)
+        }
         Some(chain) => {
             let mut members = facts.members_of(chain);
             members.reverse();

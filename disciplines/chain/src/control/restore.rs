@@ -15,6 +15,7 @@ use decide::{Answer, Change, Key, Outcome, Record, SwitchId};
 
 use super::{
     arrange,
+    barred::Barred,
     context::{Context, Facts},
     items::Items,
 };
@@ -56,6 +57,8 @@ struct Restore {
 pub(super) struct Losses {
     since: Option<Duration>,
     not_before: Duration,
+    /// Switches that had no room for what was kept.
+    barred: Barred,
     restore: Option<Restore>,
 }
 
@@ -96,6 +99,7 @@ impl Losses {
                 let waited = all_there || cx.now >= since + BEGIN_WITHIN;
                 // What was confirmed under views before is over.
                 let is_quiet = cx.facts.memory.past.is_empty() && cx.now >= self.not_before;
+                candidates.retain(|switch, _| !self.barred.is_barred(cx.now, *switch));
                 if !waited || !is_quiet || candidates.is_empty() || cx.facts.stores.is_none() {
                     return None;
                 }
@@ -126,8 +130,9 @@ impl Losses {
         cx.facts.memory.number = ((cx.facts.memory.number >> 48) + 1) << 48;
     }
 
-    /// A change of an item was answered, of a switch that is to be a member perhaps.
-    pub fn answered(&mut self, answer: Answer<'_>) {
+    /// A change of an item was answered, of a switch that is to be a member perhaps. One that has no
+    /// room for what was kept gives its place to another.
+    pub fn answered(&mut self, now: Duration, answer: Answer<'_>) {
         let Some(restore) = &mut self.restore else { return };
         let place = restore.places.get_mut(&answer.switch);
         // The answer to another change is one from before.
@@ -135,6 +140,10 @@ impl Losses {
         if let Some(place) = place.filter(is_asked) {
             place.asked.remove(answer.key);
             restore.failed |= answer.outcome != Outcome::Done;
+            let has_no_room = !matches!(answer.outcome, Outcome::Done | Outcome::NotSent);
+            if has_no_room && !self.barred.is_barred(now, answer.switch) {
+                self.barred.bar(now, answer.switch);
+            }
         }
     }
 }

@@ -148,7 +148,7 @@ impl Tenant {
         }
         self.leftovers.answered(cx, answer);
         self.joins.answered(cx, answer);
-        self.losses.answered(answer);
+        self.losses.answered(cx.now, answer);
         self.removals.answered(cx, answer);
         self.items.answered(cx, answer);
     }
@@ -223,13 +223,11 @@ impl Tenant {
         self.configurations.go_on(cx);
     }
 
-    /// Goes on with chains that were lost, or, if none is, with everything else.
+    /// Goes on with chains that were lost, or, if none is, with joins and everything else.
     fn go_on(&mut self, cx: &mut Context<'_>) {
         let lost = restore::lost_chains(cx);
         if !lost.is_empty() {
-            self.joins.give_up();
-            let view = self.losses.go_on(cx, lost, &mut self.items, self.snapshot.saved());
-            return self.replace(cx, view);
+            return self.go_on_with_losses(cx, &lost);
         }
         self.losses = Losses::default();
         // Another number now would have writes wait for what those who left were granted.
@@ -239,7 +237,7 @@ impl Tenant {
             let view = self.joins.go_on(cx, may_join);
             self.replace(cx, view);
         }
-        self.items.go_on(cx, self.joins.current());
+        self.items.go_on(cx, self.joins.current(), &[]);
         self.removals.go_on(cx);
         if !has_parted && self.joins.is_idle() && self.removals.is_empty() {
             let view = leave::shorten(cx);
@@ -251,6 +249,21 @@ impl Tenant {
             self.leftovers.go_on(cx);
         }
         let is_quiet = self.joins.is_idle() && self.removals.is_empty() && !has_parted;
+        let view = self.forgetting.go_on(cx, is_quiet);
+        self.replace(cx, view);
+    }
+
+    /// Goes on with chains that were lost. Nobody joins meanwhile, for who is to have such a chain
+    /// is cleared for that. The other chains have what they need, which makes room, too.
+    fn go_on_with_losses(&mut self, cx: &mut Context<'_>, lost: &[usize]) {
+        self.joins.give_up();
+        let view = self.losses.go_on(cx, lost.to_vec(), &mut self.items, self.snapshot.saved());
+        if view.is_some() {
+            return self.replace(cx, view);
+        }
+        self.items.go_on(cx, self.joins.current(), lost);
+        self.removals.go_on(cx);
+        let is_quiet = self.removals.is_empty() && cx.facts.parted().is_empty();
         let view = self.forgetting.go_on(cx, is_quiet);
         self.replace(cx, view);
     }

@@ -87,3 +87,63 @@ fn a_key_is_kept_in_the_place_of_one_that_goes_with_the_same_report() {
     rig.tells(&[("b", saved(1)), ("a", SavedVersion { seq: 2, value: None })]);
     assert_eq!((rig.kept_keys(), rig.counted()), (vec![&b"b"[..]], (1, 0)));
 }
+
+/// A name of a key that is in one of these chains.
+fn key_in(chains: &[usize]) -> String {
+    let count = 16;
+    let is_in = |name: &String| {
+        let chain = chain_wire::chain_of(stores().hash_of(name.as_bytes()), count);
+        chains.contains(&usize::from(chain))
+    };
+    (0..).map(|n| format!("key{n}")).find(is_in).expect("some")
+}
+
+#[test]
+fn a_chain_begins_anew_without_a_switch_that_has_no_room_for_what_was_kept() {
+    let mut rig = Rig::new(&[1, 2, 3], 1, 2);
+    rig.kept = [(Key::from("key"), saved(5).encode().unwrap())].into();
+    rig.restart();
+    rig.run(10);
+    let (first, before) = (rig.chain(0)[0], rig.view().number);
+    for at in rig.switches.values_mut() {
+        at.life += 900;
+    }
+    rig.switches.get_mut(&first).unwrap().crowded = [Key::from("key")].into();
+    [1, 2, 3].into_iter().for_each(|switch| rig.attach(switch));
+    rig.run(100);
+    assert_eq!(rig.view().number >> 48, (before >> 48) + 1);
+    assert!(!rig.chain(0).contains(&first));
+    assert_eq!(rig.holders("key"), rig.chain(0).into_iter().collect());
+}
+
+/// Nobody has room for what was kept of one chain.
+#[test]
+fn a_chain_that_stays_lost_keeps_no_new_keys_or_clients_from_others() {
+    let mut rig = Rig::new(&[1, 2, 3], 16, 1);
+    let lost = rig.chain(0)[0];
+    let (its, others): (Vec<usize>, Vec<usize>) = (0..16).partition(|at| rig.chain(*at) == [lost]);
+    let (its, others) = (key_in(&its), key_in(&others));
+    rig.kept = [(Key::from(its.clone()), saved(5).encode().unwrap())].into();
+    rig.restart();
+    rig.run(10);
+    for at in rig.switches.values_mut() {
+        at.crowded = [Key::from(its.clone())].into();
+    }
+    rig.switches.get_mut(&lost).unwrap().life = 999;
+    rig.attach(lost);
+    rig.run(50);
+    let number = rig.view().number;
+    let session = String::from_utf8(chain_wire::session_key(9).to_vec()).unwrap();
+    [&others, &session, &its].into_iter().for_each(|name| rig.wants(name));
+    rig.run(50);
+    assert_eq!(rig.view().number, number, "it stays lost");
+    assert_eq!(rig.holders(&others).len(), 1);
+    assert_eq!(rig.holders(&session), [1, 2, 3].into_iter().filter(|s| *s != lost).collect());
+    assert_eq!(rig.holders(&its), [].into());
+    // There is room by now.
+    rig.switches.values_mut().for_each(|at| at.crowded.clear());
+    rig.now += Duration::from_secs(65);
+    rig.run(50);
+    assert_eq!(rig.view().number >> 48, (number >> 48) + 1);
+    assert_eq!(rig.holders(&its).len(), 1);
+}
