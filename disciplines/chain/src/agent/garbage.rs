@@ -20,11 +20,22 @@ const MOST: usize = 4096;
 /// Keys in one report.
 const REPORTED: usize = 128;
 
+/// A key whose delete is its last version.
+#[derive(Debug)]
+struct DeletedKey {
+    /// The delete's version.
+    last: u64,
+    /// When it was first seen.
+    since_ns: u64,
+    /// When it was come by: the number of times that all items had been gone through.
+    pass: u64,
+}
+
 /// Items that may go: deleted keys of which this switch is the tail, and idle sessions.
 #[derive(Debug, Default)]
 pub struct Garbage {
-    /// The delete's version, and since when it is the last.
-    since: BTreeMap<KeyHash, (u64, u64)>,
+    deleted: BTreeMap<KeyHash, DeletedKey>,
+    pass: u64,
     ripe: Vec<(Bytes, u64)>,
     idle: Vec<(Bytes, u64)>,
 }
@@ -46,17 +57,19 @@ impl Garbage {
         };
         let is_tail = chain.slots.last() == Some(&own) && !chain.filling;
         if !is_delete || !is_tail || record.last != record.clean {
-            self.since.remove(&item.hash);
+            self.deleted.remove(&item.hash);
             return;
         }
-        if self.since.len() >= MOST && !self.since.contains_key(&item.hash) {
+        if self.deleted.len() >= MOST && !self.deleted.contains_key(&item.hash) {
             return;
         }
-        let (last, since_ns) = self.since.entry(item.hash).or_insert((record.last, now_ns));
-        if *last != record.last {
-            (*last, *since_ns) = (record.last, now_ns);
+        let new = DeletedKey { last: record.last, since_ns: now_ns, pass: self.pass };
+        let deleted = self.deleted.entry(item.hash).or_insert(new);
+        deleted.pass = self.pass;
+        if deleted.last != record.last {
+            (deleted.last, deleted.since_ns) = (record.last, now_ns);
         }
-        if now_ns >= *since_ns + AFTER_NS && self.ripe.len() < REPORTED {
+        if now_ns >= deleted.since_ns + AFTER_NS && self.ripe.len() < REPORTED {
             self.ripe.push((Bytes::copy_from_slice(item.key), record.last));
         }
     }
@@ -78,13 +91,16 @@ impl Garbage {
         (!sessions.is_empty()).then_some(IdleSessions { number, sessions })
     }
 
-    /// The keys whose items may go, if there are some: all items were gone through.
+    /// Items were gone through to the end. Those that went are not come by any more; one that could
+    /// not be read may be the next time.
+    pub fn passed(&mut self) {
+        self.deleted.retain(|_, deleted| deleted.pass + 1 >= self.pass);
+        self.pass += 1;
+    }
+
+    /// The keys whose items may go, if there are some.
     pub fn take(&mut self, number: u64) -> Option<RemovableKeys> {
         let keys = std::mem::take(&mut self.ripe);
-        // Those that went are not come by any more.
-        if self.since.len() >= MOST {
-            self.since.clear();
-        }
         (!keys.is_empty()).then_some(RemovableKeys { number, keys })
     }
 }

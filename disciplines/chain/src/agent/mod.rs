@@ -302,6 +302,9 @@ impl Member {
     fn walked(&mut self, next: Option<u32>, out: &mut Vec<AgentAction>) {
         let tenant = self.tenant;
         self.repair.walked(next);
+        if next.is_none() {
+            self.removed.passed();
+        }
         let number = self.view.number;
         let removable = self.removed.take(number).map(|of| of.encode());
         let idle = self.removed.take_idle(number).map(|of| of.encode());

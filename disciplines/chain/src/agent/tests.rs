@@ -445,6 +445,24 @@ fn a_tail_is_copied_notes_of_its_chain_from_before_and_of_others_only_that_write
     assert_eq!(notes, expected);
 }
 
+/// More keys than are followed at a time.
+#[test]
+fn a_removable_key_is_found_however_many_are_deleted() {
+    let mut rig = Rig::new(chain(&[0, 2, 1], 0));
+    let delete = Version { seq: 4, accepted: 1, client: 1, request: 16, session: 1, value: None };
+    let record = restored_key(&delete, 1, 1).unwrap();
+    rig.items = (0..4200).map(|n| (Bytes::from(format!("{n}")), record.clone())).collect();
+    rig.adopt();
+    // A minute for those that are followed first, and one for the others when these have gone.
+    for _ in 0..80 {
+        rig.ticks(100);
+        let removable = std::mem::take(&mut rig.removable).into_iter();
+        let gone: BTreeSet<Bytes> = removable.flat_map(|of| of.keys).map(|(key, _)| key).collect();
+        rig.items.retain(|(key, _)| !gone.contains(key));
+    }
+    assert_eq!(rig.items.len(), 0);
+}
+
 #[test]
 fn what_later_versions_pushed_out_is_only_asked_about() {
     let mut rig = Rig::new(chain(&[0, 1, 2], NUMBER));
