@@ -11,7 +11,8 @@ use crate::KeyState;
 /// How a lock is taken and kept.
 #[derive(Clone, Debug)]
 pub struct LockOptions {
-    /// How long it stays with a holder that says nothing more. Default 10 s.
+    /// How long it stays with a holder that says nothing more, in whole milliseconds, 2^32 - 1 of
+    /// them at the most: what is more is left out. Default 10 s.
     pub lease: Duration,
     /// How long to try. Default 30 s.
     pub patience: Duration,
@@ -78,6 +79,9 @@ impl UnknownAttempt {
 impl<A: Asks> Lock<A> {
     /// The lock of this key.
     pub fn new(asks: A, key: impl AsRef<[u8]>, options: LockOptions) -> Lock<A> {
+        // Others go by what the key's value says, so the holder must not go by more.
+        let lease = Duration::from_millis(lease_ms(options.lease).into());
+        let options = LockOptions { lease, ..options };
         Lock { asks, key: Bytes::copy_from_slice(key.as_ref()), options }
     }
 
@@ -104,7 +108,7 @@ impl<A: Asks> Lock<A> {
         &self,
         unknown: &mut Option<UnknownAttempt>,
     ) -> Result<Option<HeldLock<A>>, Error> {
-        let deadline_ns = self.asks.now_ns() + ns(self.options.patience);
+        let deadline_ns = self.asks.now_ns().saturating_add(ns(self.options.patience));
         let (mut version, mut value) = read(&self.asks, &self.key).await?;
         // Since when this version stood there by this clock: its holder's lease began before.
         let mut since_ns = self.asks.now_ns();
@@ -170,8 +174,7 @@ impl<A: Asks> Lock<A> {
 
     /// Tries to write that the lock is this caller's.
     async fn take(&self, condition: Condition) -> Result<Attempt<A>, Error> {
-        let owner =
-            Owner { nonce: self.asks.nonce(), lease_ms: self.options.lease.as_millis() as u32 };
+        let owner = Owner { nonce: self.asks.nonce(), lease_ms: lease_ms(self.options.lease) };
         let since_ns = self.asks.now_ns();
         let value = owner.value(&self.options.name);
         let version = match write(&self.asks, &self.key, &value, condition).await {
@@ -220,9 +223,9 @@ impl<A: Asks> HeldLock<A> {
         self.until_ns
     }
 
-    /// When to renew: a third of the lease is over.
+    /// When to renew: a third of the lease is over, or the lock was lost.
     pub fn renew_ns(&self) -> u64 {
-        self.until_ns - ns(self.options.lease) / 3 * 2
+        self.until_ns.saturating_sub(ns(self.options.lease) / 3 * 2)
     }
 
     /// Takes the lock for another lease; false: it is somebody else's, or free. The token stays.
@@ -270,7 +273,7 @@ impl<A: Asks> HeldLock<A> {
     /// # Errors
     /// As for [`HeldLock::renew`], once the lease is over.
     pub async fn keep_until(&mut self, end_ns: u64) -> Result<bool, Error> {
-        while self.asks.now_ns() < end_ns {
+        while self.is_held() && self.asks.now_ns() < end_ns {
             let renew_ns = self.renew_ns().max(self.asks.now_ns());
             self.asks.until(renew_ns.min(end_ns)).await;
             if self.asks.now_ns() < self.renew_ns() {
@@ -282,9 +285,6 @@ impl<A: Asks> HeldLock<A> {
                 Some(Ok(false)) | None => return Ok(false),
                 Some(Err(_)) if self.is_held() => {}
                 Some(Err(error)) => return Err(error),
-            }
-            if !self.is_held() {
-                return Ok(false);
             }
         }
         Ok(self.is_held())
@@ -348,7 +348,11 @@ async fn before<T>(asks: &impl Asks, until_ns: u64, work: impl Future<Output = T
 }
 
 fn ns(time: Duration) -> u64 {
-    time.as_nanos() as u64
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn lease_ms(lease: Duration) -> u32 {
+    u32::try_from(lease.as_millis()).unwrap_or(u32::MAX)
 }
 
 /// Whether a write may have taken place for all that is known.

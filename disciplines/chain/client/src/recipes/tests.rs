@@ -154,6 +154,44 @@ fn a_held_lock_is_kept_while_it_is_renewed() {
     assert!(waited_ns < 150 * MS, "the release was told: {waited_ns}");
 }
 
+/// A key has room for 2^32 - 1 milliseconds, which are 49.7 days.
+#[test]
+fn a_holder_goes_by_no_longer_lease_than_others() {
+    for lease in [Duration::from_secs(50 * 86_400), Duration::MAX, Duration::from_micros(1500)] {
+        let mut world = world(6);
+        let (holder, ended) = (world.client(options()), Rc::new(RefCell::new(None)));
+        let (h, out) = (holder.clone(), ended.clone());
+        holder.spawn(async move {
+            let asked = LockOptions { lease, patience: Duration::MAX, name: String::new() };
+            let held = Lock::new(h.clone(), b"lock", asked).acquire().await.unwrap().unwrap();
+            let (_, value) = read(&h, &Bytes::from_static(b"lock")).await.unwrap();
+            let said_ms = u32::from_be_bytes(*value.unwrap()[8..].first_chunk().unwrap());
+            *out.borrow_mut() = Some((held.until_ns(), h.now_ns() + u64::from(said_ms) * MS));
+        });
+        assert!(world.run_until(world.now_ns + 10_000 * MS));
+        let (own_ns, others_ns) = ended.take().unwrap();
+        assert!(own_ns <= others_ns, "{lease:?}: {own_ns} and {others_ns}");
+    }
+}
+
+#[test]
+fn a_lock_that_was_lost_is_not_kept() {
+    let mut world = world(9);
+    let (holder, ended) = (world.client(options()), Rc::new(RefCell::new(None)));
+    let (h, out) = (holder.clone(), ended.clone());
+    holder.spawn(async move {
+        let lock = Lock::new(h.clone(), b"lock", lock_options(2000));
+        let mut held = lock.acquire().await.unwrap().unwrap();
+        write(&h, &Bytes::from_static(b"lock"), b"another's", Condition::Always).await.unwrap();
+        let renewed = held.renew().await.unwrap();
+        let began_ns = h.now_ns();
+        let kept = held.keep_until(u64::MAX).await.unwrap();
+        *out.borrow_mut() = Some((renewed, kept, h.now_ns() - began_ns));
+    });
+    assert!(world.run_until(world.now_ns + 60_000 * MS));
+    assert_eq!(ended.take(), Some((false, false, 0)));
+}
+
 /// Not when its renewal is given up: others have the lock by then.
 #[test]
 fn a_holder_that_is_cut_off_has_lost_the_lock_when_its_lease_is_over() {
