@@ -404,7 +404,8 @@ fn the_ports_by_which_values_go_round_are_in_the_mode_of_the_interfaces() {
             attached.iter_mut().for_each(|port| port.mode = mode);
             let made = switch.dataplane().recirculate(&attached, &Loops::default());
             assert!(made.expect("a port"));
-            let shown = std::process::Command::new("ip").args(["-o", "link"]).output().expect("iproute2");
+            let shown =
+                std::process::Command::new("ip").args(["-o", "link"]).output().expect("iproute2");
             let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
             let far: Vec<&str> = shown.lines().filter(|line| line.contains("-rec1@")).collect();
             assert_eq!(far.len(), 1, "{shown}");

@@ -15,6 +15,7 @@ mod backlog;
 mod check;
 mod client;
 mod commands;
+mod congestion;
 mod dispatch;
 mod hello;
 mod hot;
