@@ -50,6 +50,8 @@ pub struct KeptRow {
 #[derive(Debug, Default)]
 pub struct KeptValues {
     by_whose: BTreeMap<MemoryOwner, BTreeMap<Key, Bytes>>,
+    /// The journal's position behind the last row that went.
+    safe_after: u64,
 }
 
 impl KeptValues {
@@ -85,6 +87,7 @@ impl KeptValues {
         let Some(bytes) = bytes else {
             if of.remove(&key).is_some() {
                 journal.delete(at.row());
+                self.safe_after = journal.position();
             }
             return Ok(());
         };
@@ -102,5 +105,12 @@ impl KeptValues {
         journal.put(at.row(), &row);
         of.insert(key, bytes);
         Ok(())
+    }
+
+    /// From which position of the journal on everything may be sent that was asked for after
+    /// something of a key was no longer to be kept: whoever removes the key then has nobody who
+    /// would say so again.
+    pub fn safe_after(&self) -> u64 {
+        self.safe_after
     }
 }

@@ -215,8 +215,10 @@ impl Exchange {
             Body::Pages(memory.table(id, term))
         } else {
             let next_number = &mut self.next_number;
-            // What was asked for after something was remembered waits until that is safe.
-            let is_safe = durable >= self.memories.safe_after();
+            // What was asked for after something was remembered, or is kept no longer, waits until
+            // that is safe.
+            let safe_after = self.memories.safe_after().max(self.kept.safe_after());
+            let is_safe = durable >= safe_after;
             let routes = switch.next_routes(now);
             match routes {
                 Some(routes) => routes,

@@ -27,6 +27,8 @@ const TEST: Registration =
 static NONE: Registration = decide::NONE;
 /// A report for which it keeps something of as many keys as possible, beside what it has kept.
 const FILL: &[u8] = b"fill";
+/// A report for which it changes an item, and keeps nothing more of what it keeps.
+const REMOVE: &[u8] = b"remove";
 
 /// Notes what it is told; once it has room it remembers, tells the switch and changes an item, in
 /// this order.
@@ -60,12 +62,17 @@ impl Discipline for NotingDiscipline {
     fn switch_reported(
         &mut self,
         _: Duration,
-        _: SwitchId,
+        switch: SwitchId,
         tenant: u32,
         report: &[u8],
         out: &mut Vec<Action>,
     ) {
         self.note(format!("reported {report:?}"));
+        if report == REMOVE {
+            let [key, kept] = ["x", "k"].map(Bytes::from);
+            out.push(Action::Change { switch, tenant, key, change: ItemChange::Remove });
+            out.push(Action::Keep { tenant, key: kept, bytes: None });
+        }
         let more = if report == FILL { KEPT_MOST } else { 0 };
         out.extend((0..more).map(|n| Action::Keep {
             tenant,
@@ -210,6 +217,20 @@ fn nothing_that_follows_is_sent_before_it_is_remembered() {
     stage.report(stream, b"r");
     assert_eq!(stage.noted().pop().unwrap(), "reported [114]");
     let stream = stage.attach();
+    assert_eq!(stage.sent(stream), ["commands"]);
+}
+
+/// The disk may take nothing for a while.
+#[test]
+fn no_item_goes_before_nothing_is_kept_of_its_key() {
+    let mut stage = Stage::new(LoadedState::default());
+    let stream = stage.attach();
+    stage.create();
+    stage.write();
+    stage.sent(stream);
+    stage.report(stream, REMOVE);
+    assert_eq!(stage.sent(stream), [""; 0]);
+    stage.write();
     assert_eq!(stage.sent(stream), ["commands"]);
 }
 
