@@ -42,13 +42,16 @@ INLINE enum counter read_message(struct xdp_md *ctx, struct work *work, struct m
 	return value_sum(ctx, work, before, &write->sum) ? NOTHING : COUNT_drop_spoiled;
 }
 
-/* Remembers the write with its client's others, unless a newer one has the place. */
+/*
+ * Remembers the write with its client's others, unless a newer one has the place. What one that is
+ * being filled noted of the same write may be of an earlier membership.
+ */
 INLINE void note_write(const struct work *work, struct session *session, const struct write *write,
 		       __u8 refused, __u8 absent)
 {
 	struct note *note = note_of(work, session);
 	__u64 request = bpf_be64_to_cpu(work->header.request);
-	if (request > note->request)
+	if (request > note->request || (request == note->request && is_filling_tail(&write->is)))
 		write_note(note, request, write->seq, refused, absent, &write->is);
 	session->seen = write->is.number;
 }

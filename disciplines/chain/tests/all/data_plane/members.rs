@@ -276,30 +276,58 @@ fn a_refusal_is_remembered_by_a_tail_without_the_key() {
     assert_eq!(net.ask(refused).header.status, Status::Mismatch);
 }
 
-/// What the last one's agent is told of the client's writes: all that the one before has noted.
+/// The last one is told what the one before had noted of the client's writes before this number;
+/// of others only that those before them have ended.
 fn copy_session(net: &Net) {
+    let mut session = net.session(1);
+    for note in session.notes.iter_mut().filter(|n| n.under == net.view.number as u32) {
+        *note = note.before();
+    }
     let peer = Peer { fill: net.view.number, ..Peer::new(PeerKind::CopySession) };
-    let mut message = net.says(1, 2, peer, 5, &encode_notes(&net.session(1)));
+    let mut message = net.says(1, 2, peer, 5, &encode_notes(&session));
     message.key = chain_wire::session_key(message.header.client).to_vec();
     let key = message.key.clone();
     assert_eq!(net.send(message.hash_of(&key)).len(), 1, "{:?}", net.counted);
 }
 
-/// The last one was the head once, applied a write and passed it to nobody; it left, and joins. Its
-/// note of the write says nothing of the version that another one made meanwhile.
-fn notes_of_an_earlier_membership_are_forgotten() {
-    let mut net = all_but_one(3);
+/// The last one was the head once, noted of a write that it was applied, and passed it to nobody; it
+/// left, and is to join. The write, and the number of then.
+fn one_that_was_the_head() -> (Net, Message, SessionRecord) {
+    let net = all_but_one(3);
     net.ask(net.write(0, b"one"));
     let retried = net.write(0, b"two");
     let (request, before) = (retried.header.request, net.view.number - 1);
     let mut session = SessionRecord::new(CLIENT, before, before);
     session.notes[request as usize % 16] =
         Note { request, seq: 2, chain: Some(0), under: before as u32, ..Note::default() };
-    let unknown = Note { request: 31, seq: 1, ..Note::default() };
-    session.notes[15] = unknown;
+    (net, retried, session)
+}
+
+fn join_with(net: &mut Net, session: &SessionRecord) {
     let record = session.encode();
     net.switches[2].given(TENANT, &chain_wire::session_key(CLIENT), &record, record.len());
-    join_with_session(&mut net);
+    join_with_session(net);
+}
+
+/// The last one is alone, and the write is sent to it.
+fn ask_the_last(net: &mut Net, write: Message) -> (Status, u64) {
+    net.view.number += 1;
+    net.view.chains = vec![chain(vec![2])];
+    net.configure(&[2]);
+    net.settle(&[2]);
+    let mut write = write.epoch(Epoch(net.view.number));
+    write.to.set_ip(host(2, false));
+    let answer = net.ask(write);
+    (answer.header.status, answer.header.version)
+}
+
+/// Its note of the write says nothing of the version that another one made meanwhile.
+fn notes_of_an_earlier_membership_are_forgotten() {
+    let (mut net, retried, mut session) = one_that_was_the_head();
+    let request = retried.header.request;
+    let unknown = Note { request: 31, seq: 1, ..Note::default() };
+    session.notes[15] = unknown;
+    join_with(&mut net, &session);
     for _ in 0..2 {
         copy_session(&net);
         let noted = net.session(2).notes;
@@ -308,16 +336,28 @@ fn notes_of_an_earlier_membership_are_forgotten() {
         assert_eq!(noted[15], unknown.forgotten());
     }
     assert_eq!(copy(&net, 0, net.view.number, b"one"), (1, net.view.number));
-    net.view.number += 1;
-    net.view.chains = vec![chain(vec![2])];
-    net.configure(&[2]);
-    net.settle(&[2]);
-    let other = net.ask(net.write(2, b"other"));
-    assert_eq!((other.header.status, other.header.version), (Status::Ok, 2));
-    let mut retried = retried.epoch(Epoch(net.view.number));
-    retried.to.set_ip(host(2, false));
-    let answer = net.ask(retried);
-    assert_eq!((answer.header.status, answer.header.version), (Status::Ok, 3));
+    let other = net.write(2, b"other");
+    assert_eq!(ask_the_last(&mut net, other), (Status::Ok, 2));
+    assert_eq!(ask_the_last(&mut net, retried), (Status::Ok, 3));
+}
+
+/// It is passed the write, as another head has taken it, before it is copied the client's notes.
+fn what_a_write_comes_to_while_one_is_filled_is_noted_whatever_was_noted_before() {
+    for is_refused in [false, true] {
+        let (mut net, mut retried, session) = one_that_was_the_head();
+        let request = retried.header.request;
+        if is_refused {
+            retried = net.write_if(0, b"two", Some(7)).numbered(request);
+        }
+        join_with(&mut net, &session);
+        let answer = net.ask(retried.clone().epoch(Epoch(net.view.number)));
+        let outcome = (answer.header.status, answer.header.version);
+        let expected = if is_refused { (Status::Mismatch, 1) } else { (Status::Ok, 2) };
+        assert_eq!(outcome, expected);
+        copy_session(&net);
+        copy(&net, 0, net.view.number, b"one");
+        assert_eq!(ask_the_last(&mut net, retried), expected, "it is known");
+    }
 }
 
 fn in_netchain_the_head_hears_of_every_other_version() {
@@ -345,5 +385,6 @@ fn members() {
         what_was_committed_before_a_tail_began_is_known_again,
         a_write_from_before_is_answered_by_the_member_before_a_tail,
         notes_of_an_earlier_membership_are_forgotten,
+        what_a_write_comes_to_while_one_is_filled_is_noted_whatever_was_noted_before,
     );
 }
