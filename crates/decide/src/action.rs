@@ -92,8 +92,8 @@ pub enum Action {
     /// Keep these bytes of one of a tenant's keys, in the place of those before. They are durable
     /// some time later, and come back with [`crate::Discipline::kept`] after a change of the
     /// controller. That nothing is kept any longer is durable before any [`Action::Change`] of this
-    /// batch or a later one. Like what is remembered they outlive the tenant. Where there is no room
-    /// for them the answer is [`crate::Discipline::not_kept`].
+    /// batch or a later one. Like what is remembered they outlive the tenant. Where there is no
+    /// room for them the answer is [`crate::Discipline::not_kept`].
     Keep {
         /// The tenant.
         tenant: u32,

@@ -9,9 +9,7 @@ use std::{
 use chain_wire::{MEMBERS_MOST, chain_of};
 use decide::{Action, Change, Key, Settings, Stores, SwitchId};
 
-use super::{
-    Switches, barred::Barred, crowded::Crowded, item, memory::Memory, missing::MissingKeys,
-};
+use super::{Switches, barred::Barred, crowded::Crowded, item, memory::Memory};
 use crate::view::{Chain, Member, Protocol, SLOTS, View};
 
 /// A member whose memory is taken away leaves after this time: a controller that begins learns of
@@ -34,8 +32,6 @@ pub(super) struct Facts {
     pub held: BTreeMap<SwitchId, BTreeSet<Key>>,
     /// Switches that lost items.
     pub lost: BTreeSet<SwitchId>,
-    /// Keys that switches have lost, or that were removed there.
-    pub missing: MissingKeys,
     /// Switches that said that they are to leave, and did not attach anew since.
     pub leaving: BTreeSet<SwitchId>,
     pub barred: Barred,
@@ -60,7 +56,6 @@ impl Facts {
             confirmed: BTreeSet::new(),
             held: BTreeMap::new(),
             lost: BTreeSet::new(),
-            missing: MissingKeys::default(),
             leaving: BTreeSet::new(),
             barred: Barred::default(),
             full: false,
@@ -163,12 +158,6 @@ impl Facts {
             Change::Put(_) => held.insert(key.clone()),
             Change::Remove | Change::RemoveIf(_) => held.remove(key),
         };
-    }
-
-    /// A switch has what it is to have, or is no member any longer.
-    pub fn has_lost_nothing(&mut self, switch: SwitchId) {
-        self.lost.remove(&switch);
-        self.missing.forget(switch);
     }
 
     /// What a switch has of these chains. Sessions of a member stay: they are about its other

@@ -190,8 +190,8 @@ impl Joins {
         self.current.is_none()
     }
 
-    /// Nobody is prepared any longer. Who is a member already stays one, and nobody else joins until
-    /// it has all of its chains.
+    /// Nobody is prepared any longer. Who is a member already stays one, and nobody else joins
+    /// until it has all of its chains.
     pub fn give_up(&mut self) {
         self.current.take_if(|join| join.stage != Stage::Fill);
     }

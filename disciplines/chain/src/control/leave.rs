@@ -62,10 +62,6 @@ pub(super) fn go_on(
     parting: &mut Parting,
 ) -> Option<View> {
     let parted = cx.facts.parted();
-    let mut missing = std::mem::take(&mut cx.facts.missing);
-    let lost = missing.take_lost(cx.facts);
-    cx.facts.missing = missing;
-    cx.facts.lost.extend(lost);
     let mut gone = gone(cx, silence);
     gone.retain(|slot| !parted.contains(slot));
     let mut keep: BTreeSet<u8> = parted.iter().copied().collect();
@@ -87,7 +83,7 @@ pub(super) fn go_on(
         if let Some(switch) = cx.facts.switch_in(*slot)
             && view.members[usize::from(*slot)].is_none()
         {
-            cx.facts.has_lost_nothing(switch);
+            cx.facts.lost.remove(&switch);
             cx.facts.barred.bar(cx.now, switch);
         }
     }

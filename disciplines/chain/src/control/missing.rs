@@ -9,7 +9,7 @@ use decide::{Key, SwitchId};
 use super::context::Facts;
 
 /// Keys of users, by the switch that has them not. Each is here until all who could have it have
-/// said what they have.
+/// said what they have, or the switch is no member of its chain.
 #[derive(Debug, Default)]
 pub(super) struct MissingKeys(BTreeMap<SwitchId, BTreeSet<Key>>);
 
@@ -17,11 +17,6 @@ impl MissingKeys {
     /// A switch has not these keys.
     pub fn add(&mut self, switch: SwitchId, keys: impl Iterator<Item = Key>) {
         self.0.entry(switch).or_default().extend(keys);
-    }
-
-    /// A switch is no member any longer, or has what it is to have.
-    pub fn forget(&mut self, switch: SwitchId) {
-        self.0.remove(&switch);
     }
 
     /// Takes out the switches that have lost something.

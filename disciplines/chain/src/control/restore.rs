@@ -125,13 +125,13 @@ impl Losses {
     fn over(&mut self, cx: &mut Context<'_>) {
         let restore = std::mem::take(self).restore;
         for switch in restore.iter().flat_map(|restore| restore.places.keys()) {
-            cx.facts.has_lost_nothing(*switch);
+            cx.facts.lost.remove(switch);
         }
         cx.facts.memory.number = ((cx.facts.memory.number >> 48) + 1) << 48;
     }
 
-    /// A change of an item was answered, of a switch that is to be a member perhaps. One that has no
-    /// room for what was kept gives its place to another.
+    /// A change of an item was answered, of a switch that is to be a member perhaps. One that has
+    /// no room for what was kept gives its place to another.
     pub fn answered(&mut self, now: Duration, answer: Answer<'_>) {
         let Some(restore) = &mut self.restore else { return };
         let place = restore.places.get_mut(&answer.switch);

@@ -1,11 +1,11 @@
 //! One tenant: its chains, and what follows when a switch comes, goes or falls silent.
 //!
 //! The tenant only sequences. What there is to decide the parts decide: `begin`, `leave`,
-//! `restore`, `join`, `items`, `remove`, `leftovers`, `forget`, `snapshot`, `configure`. Each is a
-//! value, or a function where there is nothing to keep; it gets what happened and a [`Context`]
-//! with the facts that parts share. One that finds that members are to be others returns the view
-//! that takes the place of the present one. A part may be handed one that lies below it (`remove`,
-//! `forget` and `restore` the `items`, `items` the `join`), never one above.
+//! `missing`, `restore`, `join`, `items`, `remove`, `leftovers`, `forget`, `snapshot`, `configure`.
+//! Each is a value, or a function where there is nothing to keep; it gets what happened and a
+//! [`Context`] with the facts that parts share. One that finds that members are to be others
+//! returns the view that takes the place of the present one. A part may be handed one that lies
+//! below it (`remove`, `forget` and `restore` the `items`, `items` the `join`), never one above.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,6 +26,7 @@ use super::{
     leave::{self, Parting},
     leftovers::Leftovers,
     memory::Memory,
+    missing::MissingKeys,
     remove::Removals,
     restore::{self, Losses},
     silence::Reports,
@@ -51,6 +52,7 @@ pub(super) struct Tenant {
     items: Items,
     removals: Removals,
     leftovers: Leftovers,
+    missing: MissingKeys,
     forgetting: SessionExpiry,
     snapshot: Snapshot,
     losses: Losses,
@@ -120,7 +122,7 @@ impl Tenant {
         if sessions.iter().any(lost_one) && cx.facts.is_member(switch) {
             cx.facts.lost.insert(switch);
         }
-        cx.facts.missing.add(switch, keys.into_iter().cloned());
+        self.missing.add(switch, keys.into_iter().cloned());
         cx.facts.held.insert(switch, held.iter().cloned().collect());
         self.items.look_at_all();
     }
@@ -212,6 +214,8 @@ impl Tenant {
         cx.facts.memory.past.drain(..over);
         cx.facts.crowded.go_on(cx.now);
         if cx.facts.view().is_some() {
+            let lost = self.missing.take_lost(cx.facts);
+            cx.facts.lost.extend(lost);
             let view = leave::go_on(cx, &mut self.silence, &mut self.parting);
             self.replace(cx, view);
             self.go_on(cx);

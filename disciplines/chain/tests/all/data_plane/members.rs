@@ -290,8 +290,8 @@ fn copy_session(net: &Net) {
     assert_eq!(net.send(message.hash_of(&key)).len(), 1, "{:?}", net.counted);
 }
 
-/// The last one was the head once, noted of a write that it was applied, and passed it to nobody; it
-/// left, and is to join. The write, and the number of then.
+/// The last one was the head once, noted of a write that it was applied, and passed it to nobody;
+/// it left, and is to join. The write, and what it has noted.
 fn one_that_was_the_head() -> (Net, Message, SessionRecord) {
     let net = all_but_one(3);
     net.ask(net.write(0, b"one"));
