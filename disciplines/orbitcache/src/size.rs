@@ -1,9 +1,9 @@
 //! How many items a switch has of a tenant: fewer when too many reads find no place to wait, more
 //! while they do and keys are there that are worth it (paper, 3.10).
 //!
-//! All items of a switch go round the same ports. Where these are full, reads of all tenants find no
-//! place, and the number falls for each of them. A tenant that asks for one key in bursts fills that
-//! key's queue, however many items there are: it alone has fewer then.
+//! All items of a switch go round the same ports. Where these are full, reads of all tenants find
+//! no place, and the number falls for each of them. A tenant that asks for one key in bursts fills
+//! that key's queue, however many items there are: it alone has fewer then.
 
 /// Where it begins, within its bounds: the paper's optimum.
 const START: f64 = 128.0;

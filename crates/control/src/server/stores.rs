@@ -3,9 +3,9 @@
 //!
 //! Messages are numbered, wait until they are acknowledged, and are sent again over a new stream.
 //! They are not remembered: after a change of the leader a discipline's control half starts anew,
-//! and tells again what it has to say. Nor are those for which there is no room: nothing about their
-//! tenant is taken in then, so that no part of what it has to hear is missing in the middle, until
-//! half of the room is free and the control half is asked to tell all of it again.
+//! and tells again what it has to say. Nor are those for which there is no room: nothing about
+//! their tenant is taken in then, so that no part of what it has to hear is missing in the middle,
+//! until half of the room is free and the control half is asked to tell all of it again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -2,8 +2,8 @@
 //! of them does so no longer.
 //!
 //! A store that attaches may have forgotten all, or know of keys from a leader before, and one for
-//! which too many messages waited has missed some: it is told to begin anew, then all that it is to hold, and, when that is known to be all, that this is the
-//! end.
+//! which too many messages waited has missed some: it is told to begin anew, then all that it is to
+//! hold, and, when that is known to be all, that this is the end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

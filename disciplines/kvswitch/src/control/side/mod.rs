@@ -62,8 +62,8 @@ pub struct Side {
     table: Table,
     copies: Copies,
     asked: BTreeMap<Key, PendingChange>,
-    /// Items of a controller before us, or of other homes: nobody knows what stands behind them. One
-    /// that is to be a copy counts until that is answered.
+    /// Items of a controller before us, or of other homes: nobody knows what stands behind them.
+    /// One that is to be a copy counts until that is answered.
     inherited: BTreeSet<Key>,
     /// Items that the switch lost, and is to have again.
     missing: BTreeSet<Key>,
@@ -225,9 +225,9 @@ impl Side {
         self.moved(stores, holds);
     }
 
-    /// Whether nothing that was inherited is at the switch any more, so that stores know of all that
-    /// leads to them; or the switch is away for long. Changes of other keys may be under way, and
-    /// where load moves always are.
+    /// Whether nothing that was inherited is at the switch any more, so that stores know of all
+    /// that leads to them; or the switch is away for long. Changes of other keys may be under way,
+    /// and where load moves always are.
     pub fn is_settled(&self, now: Duration) -> bool {
         if !self.attached && now >= self.since + AWAY {
             return true;
