@@ -41,10 +41,12 @@ impl Holdings {
         of_it.for_each(|(_, held)| held.restart());
     }
 
-    /// A store did not hear all that it was told of a tenant: it hears it anew.
-    pub fn not_told(&mut self, tenant: u32, store: SocketAddr) {
-        if let Some(held) = self.held.get_mut(&(tenant, store)) {
-            held.restart();
+    /// A store did not hear all that it was told of a tenant: it hears it anew; where nothing is to
+    /// be held any longer, at once.
+    pub fn not_told(&mut self, tenant: u32, store: SocketAddr, out: &mut Vec<Action>) {
+        match self.held.get_mut(&(tenant, store)) {
+            Some(held) => held.restart(),
+            None => out.extend(nothing(tenant, store)),
         }
     }
 
@@ -96,11 +98,7 @@ impl Holdings {
             *of != tenant
         });
         let may_hold = |store: &&SocketAddr| self.attached.contains(store) || known.contains(store);
-        for store in stores.iter().filter(may_hold) {
-            for word in [Instruction::Begin, Instruction::End] {
-                out.push(tell(tenant, *store, StoreMessage::word(word)));
-            }
-        }
+        out.extend(stores.iter().filter(may_hold).flat_map(|store| nothing(tenant, *store)));
     }
 
     /// What these stores hold of a tenant is all that they should.
@@ -158,6 +156,11 @@ impl StoreHoldings {
             out.extend(messages.map(|message| tell(tenant, store, message)));
         }
     }
+}
+
+/// Tells a store that it is to hold nothing.
+fn nothing(tenant: u32, store: SocketAddr) -> [Action; 2] {
+    [Instruction::Begin, Instruction::End].map(|word| tell(tenant, store, StoreMessage::word(word)))
 }
 
 fn tell(tenant: u32, store: SocketAddr, message: bytes::Bytes) -> Action {
@@ -221,7 +224,7 @@ mod tests {
         holds.settle(TENANT, &[store()], &mut out);
         news(&mut holds);
         out.clear();
-        holds.not_told(TENANT, store());
+        holds.not_told(TENANT, store(), &mut out);
         holds.settle(TENANT, &[store()], &mut out);
         assert_eq!(
             said(&mut out),
@@ -265,6 +268,8 @@ mod tests {
         assert!(out.iter().all(to_it), "the others were told nothing");
         assert_eq!(said(&mut out), [(Instruction::Begin, 0), (Instruction::End, 0)]);
         assert_eq!((holds.count(TENANT, store()), holds.count(TENANT + 1, store())), (0, 1));
+        holds.not_told(TENANT, store(), &mut out);
+        assert_eq!(said(&mut out), [(Instruction::Begin, 0), (Instruction::End, 0)]);
     }
 
     #[test]

@@ -217,8 +217,8 @@ impl Discipline for Controller {
         self.holds.detached(store);
     }
 
-    fn not_told(&mut self, _: Duration, store: SocketAddr, tenant: u32, _: &mut Vec<Action>) {
-        self.holds.not_told(tenant, store);
+    fn not_told(&mut self, _: Duration, store: SocketAddr, tenant: u32, out: &mut Vec<Action>) {
+        self.holds.not_told(tenant, store, out);
     }
 
     /// Stores are told what is new: many answers come together.
