@@ -47,6 +47,12 @@ impl<W> Entry<W> {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How often every entry was looked at on this thread.
+    pub(crate) static WALKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// The directory of rule 3, over all keys.
 pub(crate) struct Directory<W> {
     places: HashMap<KeyId, Place>,
@@ -155,35 +161,34 @@ impl<W> Directory<W> {
 
     /// The keys of these tenants.
     pub fn of_tenants(&self, tenants: &BTreeSet<u32>) -> Vec<Place> {
-        let entries = self.entries.iter().filter(|(_, entry)| tenants.contains(&entry.id.0));
-        entries.map(|(index, entry)| Place { index, serial: entry.serial }).collect()
+        let entries = self.walk().filter(|(_, entry)| tenants.contains(&entry.id.0));
+        entries.map(|(place, _)| place).collect()
     }
 
     /// The keys of which copies are remembered.
     pub fn with_copies(&self) -> impl Iterator<Item = KeyId> {
-        let entries = self.entries.iter().map(|(_, entry)| entry);
+        let entries = self.walk().map(|(_, entry)| entry);
         let held = entries.filter(|entry| !entry.state.copies().is_empty());
         held.map(|entry| entry.id)
     }
 
     /// Whether no write of any key goes on, or may still take place.
     pub fn is_settled(&self) -> bool {
-        self.entries.iter().all(|(_, entry)| entry.state.is_settled())
+        self.walk().all(|(_, entry)| entry.state.is_settled())
     }
 
     /// The keys of which a write that failed may still take place.
     pub fn in_doubt(&self) -> Vec<Place> {
-        self.places(KeyState::is_in_doubt)
+        let doubtful = self.walk().filter(|(_, entry)| entry.state.is_in_doubt());
+        doubtful.map(|(place, _)| place).collect()
     }
 
-    /// The keys for which something goes on.
-    pub fn busy(&self) -> Vec<Place> {
-        self.places(KeyState::is_busy)
-    }
-
-    fn places(&self, are: impl Fn(&KeyState<W>) -> bool) -> Vec<Place> {
-        let entries = self.entries.iter().filter(|(_, entry)| are(&entry.state));
-        entries.map(|(index, entry)| Place { index, serial: entry.serial }).collect()
+    /// Every entry.
+    fn walk(&self) -> impl Iterator<Item = (Place, &Entry<W>)> {
+        #[cfg(test)]
+        WALKS.with(|count| count.set(count.get() + 1));
+        let entries = self.entries.iter();
+        entries.map(|(index, entry)| (Place { index, serial: entry.serial }, entry))
     }
 
     /// Whether a switch may hold a copy of a key.

@@ -170,7 +170,7 @@ impl Engine {
                 Handler::HolderLease => holder_messages::asked(cx, packet, peer),
                 Handler::HolderReturn => {
                     if holder_messages::returned(cx, packet) {
-                        self.keys.lease_is_over(cx);
+                        self.keys.lease_is_over(cx, packet.header.epoch.switch());
                     }
                 }
                 Handler::HolderAck => {
@@ -199,7 +199,7 @@ impl Engine {
         let (Departure::Announced(who) | Departure::Gone(who, _) | Departure::Returned(who)) =
             departure;
         if let Departure::Gone(_, true) = departure {
-            self.keys.lease_is_over(cx);
+            self.keys.lease_is_over(cx, who);
         }
         if !matches!(departure, Departure::Returned(_)) {
             self.loans.leaves(cx, who);

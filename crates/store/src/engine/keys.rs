@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     backend::{Answer as Reply, Change, Put},
-    coherence::{Ask, Asks, Invalidate, Nanos, Step, Submission, Whereabouts, Write},
+    coherence::{Ask, Asks, Invalidate, Nanos, Step, Submission, SwitchId, Whereabouts, Write},
     counters::KeyCounters,
     directory::{KeyId, Place},
 };
@@ -175,9 +175,16 @@ impl Keys {
         has_ended
     }
 
-    /// A lease is over before its time: writes that wait for its copies go on.
-    pub fn lease_is_over(&mut self, cx: &mut Context) {
-        for at in cx.directory.busy() {
+    /// A lease is over before its time: writes that wait for its copies go on. They are found among
+    /// the timers, for each key that waits has one: leases that are begun and given back again and
+    /// again are not to cost a look at every key that there is.
+    pub fn lease_is_over(&mut self, cx: &mut Context, whose: SwitchId) {
+        let waits = |Reverse((at_ns, at)): &Reverse<(Nanos, Place)>| {
+            let entry = cx.directory.get(*at).filter(|entry| entry.timer_ns == *at_ns)?;
+            entry.state.copy_of(whose).map(|_| *at)
+        };
+        let waiting: Vec<Place> = self.timers.iter().filter_map(waits).collect();
+        for at in waiting {
             self.drive(cx, at);
         }
     }

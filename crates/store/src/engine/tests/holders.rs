@@ -447,6 +447,23 @@ fn a_holder_that_leaves_is_waited_for_by_nobody() {
 }
 
 #[test]
+fn a_lease_that_is_given_back_costs_no_look_at_the_keys_that_nobody_waits_for() {
+    let mut pair = Pair::of(KEYED);
+    assert!(pair.write(b"k", b"v1"));
+    assert!(pair.warm(b"k").is_some());
+    pair.deaf = true;
+    assert!(!pair.write(b"k", b"v2"));
+    pair.deaf = false;
+    pair.now_ns += MS;
+    pair.holder.leave(pair.now_ns);
+    let walks = || crate::directory::WALKS.with(std::cell::Cell::get);
+    let before = walks();
+    let others = pair.settle();
+    assert!(pair.is_answered(&others), "the write waited for that lease");
+    assert_eq!(walks(), before);
+}
+
+#[test]
 fn no_address_is_lent_to_that_does_not_hear_the_store() {
     let mut pair = Pair::of(TENANT_OPEN);
     let request = |token| Header {

@@ -99,7 +99,7 @@ fn of_keys_without_copies_a_hold_is_had_at_once() {
     store.end_hold(1, HoldEnd::Over);
     assert_eq!(store.engine.facts.ledger.pending.all(), 0);
     assert!(!store.engine.is_at_work());
-    assert_eq!(store.engine.facts.directory.busy().len(), 0, "nothing is left of it");
+    assert!(store.engine.facts.directory.is_settled(), "nothing is left of it");
 }
 
 #[test]
@@ -359,6 +359,6 @@ proptest! {
         }
         store.tick(ms);
         prop_assert_eq!(store.engine.facts.ledger.pending.all(), 0);
-        prop_assert!(store.engine.facts.directory.busy().is_empty());
+        prop_assert!(store.engine.facts.directory.is_settled());
     }
 }
