@@ -59,6 +59,8 @@ pub(crate) struct Directory<W> {
     entries: Slab<Entry<W>>,
     by_tenant: HashMap<u32, TenantEntries>,
     copies: Shares,
+    /// Keys of which a write goes on, or may still take place.
+    unsettled: usize,
     /// Where the next sweep goes on.
     swept: usize,
     serial: u64,
@@ -80,6 +82,7 @@ impl<W> Directory<W> {
             entries: Slab::new(),
             by_tenant: HashMap::default(),
             copies: Shares::new(limit, tenants),
+            unsettled: 0,
             swept: 0,
             serial: 0,
         }
@@ -133,7 +136,7 @@ impl<W> Directory<W> {
         entry.filter(|entry| entry.serial == place.serial)
     }
 
-    /// Changes an entry, keeping count of the copies.
+    /// Changes an entry, keeping count of the copies and of what goes on.
     pub fn update<R>(
         &mut self,
         place: Place,
@@ -142,7 +145,9 @@ impl<W> Directory<W> {
         let entry = self.entries.get_mut(place.index);
         let entry = entry.filter(|entry| entry.serial == place.serial)?;
         let (tenant, before) = (entry.id.0, entry.state.copies().len());
+        self.unsettled -= usize::from(!entry.state.is_settled());
         let result = change(entry);
+        self.unsettled += usize::from(!entry.state.is_settled());
         let after = entry.state.copies().len();
         self.copies.take(tenant, after.saturating_sub(before));
         self.copies.give_back(tenant, before.saturating_sub(after));
@@ -174,7 +179,7 @@ impl<W> Directory<W> {
 
     /// Whether no write of any key goes on, or may still take place.
     pub fn is_settled(&self) -> bool {
-        self.walk().all(|(_, entry)| entry.state.is_settled())
+        self.unsettled == 0
     }
 
     /// The keys of which a write that failed may still take place.

@@ -131,16 +131,16 @@ impl HoldRegistry {
     /// A hold of everything is ready, if nothing else goes on any more. `lent`: how many keys are.
     pub fn settle_everything(&mut self, cx: &Context, lent: impl FnOnce() -> usize) {
         let Some(id) = self.everything else { return };
+        if self.open.get(&id).is_none_or(|hold| hold.phase != Phase::Taking) {
+            return;
+        }
         let begun = self.open.values().filter(|hold| hold.phase != Phase::Queued).count();
         let no_copies = cx.directory.copies() == 0 && cx.directory.is_settled();
         let rests = begun == 1
             && cx.ledger.pending.all() == 0
             && (no_copies || mutant(Mutant::EverythingWithCopies))
             && lent() == 0;
-        let Some(hold) = self.open.get_mut(&id).filter(|hold| hold.phase == Phase::Taking) else {
-            return;
-        };
-        if rests {
+        if let Some(hold) = self.open.get_mut(&id).filter(|_| rests) {
             hold.phase = Phase::Ready;
             self.ready.push(id);
         }

@@ -241,6 +241,20 @@ fn everything_is_held_only_when_no_write_may_take_place_any_more() {
 }
 
 #[test]
+fn what_comes_while_everything_is_held_costs_no_look_at_every_key() {
+    let mut store = with_a_copy();
+    let walks = || crate::directory::WALKS.with(std::cell::Cell::get);
+    store.hold(1, everything());
+    store.hand_in(ack(12, 10), b"k");
+    assert_eq!(store.had(), [1]);
+    let before = walks();
+    assert_eq!(store.write(KEYED, 1, 2, b"k"), Some(Status::TryAgain));
+    store.end_hold(1, HoldEnd::Unknown);
+    assert_eq!(store.write(KEYED, 1, 3, b"k"), Some(Status::TryAgain));
+    assert_eq!(walks(), before);
+}
+
+#[test]
 fn a_tenant_that_goes_takes_no_hold_along() {
     let mut store = with_a_copy();
     let with = store.engine.facts.config.cluster.clone();
