@@ -68,7 +68,8 @@ impl Keys {
     }
 
     /// A hold that needs a key: it gets it when its turn has come ([`Effect::Taken`]). However many
-    /// wait: holds are as many as there are connections.
+    /// wait: holds are as many as there are connections, and have as many keys as their commands
+    /// have words.
     pub fn submit_hold(
         &mut self,
         cx: &mut Context,
@@ -90,6 +91,9 @@ impl Keys {
         proceeds: Whereabouts,
         queue_limit: usize,
     ) -> Option<Exclusive> {
+        // Keys of holds take none of the room of writes: one command may have more of them than all
+        // tenants may have writes that wait.
+        let writes = usize::from(write.body.write().is_some());
         let at = cx.directory.enter(key);
         let submitted = cx.directory.update(at, |e| {
             if proceeds != Whereabouts::Here {
@@ -100,12 +104,12 @@ impl Keys {
         match submitted? {
             Submission::Refused(job) => return Some(job),
             Submission::Started => {
-                cx.ledger.pending.take(key.tenant, 1);
+                cx.ledger.pending.take(key.tenant, writes);
                 let waits = self.drive(cx, at);
                 cx.ledger.counters.writes_waited += u64::from(waits);
             }
             Submission::Queued => {
-                cx.ledger.pending.take(key.tenant, 1);
+                cx.ledger.pending.take(key.tenant, writes);
                 cx.ledger.counters.writes_queued += 1;
                 self.drive(cx, at);
             }
@@ -131,7 +135,6 @@ impl Keys {
             applying.is_some() && e.state.applied(0).is_some()
         });
         if let_go == Some(true) {
-            cx.ledger.pending.give_back(id.0, 1);
             cx.settle(id);
             self.drive(cx, at);
         }

@@ -94,10 +94,8 @@ fn of_keys_without_copies_a_hold_is_had_at_once() {
     wanted.names.push(b"open".to_vec());
     store.hold(1, wanted);
     assert_eq!(store.had(), [1]);
-    assert_eq!(store.engine.facts.ledger.pending.all(), 3, "a, b and the open tenant's key");
     assert!(store.engine.is_at_work());
     store.end_hold(1, HoldEnd::Over);
-    assert_eq!(store.engine.facts.ledger.pending.all(), 0);
     assert!(!store.engine.is_at_work());
     assert!(store.engine.facts.directory.is_settled(), "nothing is left of it");
 }
@@ -116,6 +114,19 @@ fn writes_wait_for_a_hold_and_it_for_them() {
     store.end_hold(2, HoldEnd::Over);
     let (bytes, _) = store.out.pop().expect("the write is answered");
     assert_eq!(Packet::decode(&bytes).unwrap().header.status, Status::Ok);
+}
+
+#[test]
+fn a_command_with_more_keys_than_writes_may_wait_leaves_the_writes_their_room() {
+    let mut store = Store::new();
+    let names = (0..=MAX_WAITING).map(|n| name(&format!("key {n}"))).collect();
+    store.hold(1, HoldRequest { names, everything: false });
+    assert_eq!(store.had(), [1]);
+    assert_eq!(store.write(TENANT_OPEN, 1, 1, b"k"), Some(Status::Ok), "another tenant's");
+    assert_eq!(store.write(KEYED, 1, 1, b"k"), Some(Status::Ok), "the same one's");
+    store.end_hold(1, HoldEnd::Over);
+    assert_eq!(store.engine.facts.ledger.pending.all(), 0);
+    assert!(store.engine.facts.directory.is_settled());
 }
 
 #[test]
@@ -146,7 +157,7 @@ fn a_hold_that_nobody_wants_any_more_holds_up_nothing() {
     store.end_hold(3, HoldEnd::Over);
     store.end_hold(2, HoldEnd::Over);
     assert_eq!(store.had(), NONE);
-    assert!(store.engine.facts.ledger.pending.all() == 0 && !store.engine.is_at_work());
+    assert!(store.engine.facts.directory.is_settled() && !store.engine.is_at_work());
 }
 
 #[test]
@@ -270,7 +281,7 @@ fn a_tenant_that_goes_takes_no_hold_along() {
     store.end_hold(1, HoldEnd::Over);
     assert_eq!(store.had(), [2]);
     store.end_hold(2, HoldEnd::Over);
-    assert_eq!(store.engine.facts.ledger.pending.all(), 0);
+    assert!(store.engine.facts.directory.is_settled());
 }
 
 /// What may happen to holds.
