@@ -70,7 +70,7 @@ pub(super) fn asked(cx: &mut Context, packet: &Packet<'_>, peer: Peer) {
                 let reply = Header { status: Status::TryAgain, key_hash, ..reply };
                 return answer(cx, reply, secret, peer);
             }
-            cx.holders.enter(id, secret, &cx.leases, cx.now_ns)
+            cx.holders.enter(id, secret, cx.now_ns)
         }
     };
     let Some((number, token)) = entered else {
@@ -122,7 +122,7 @@ pub(super) fn returned(cx: &mut Context, packet: &Packet<'_>) -> bool {
     let is_over = cx.holders.proves(header, proof.token)
         && cx.leases.give_back(number, proof.term, header.version, cx.now_ns);
     if is_over {
-        cx.holders.forget(number);
+        cx.holders.forget(number, &cx.leases);
     }
     is_over
 }

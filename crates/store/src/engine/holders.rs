@@ -8,18 +8,20 @@
 //! A number is given to a holder that has shown that it hears what is sent to its address, by
 //! repeating a token that was made for that address. From then on it proves itself by another
 //! token, which it alone was sent: without a tenant's secret nobody else could acknowledge in its
-//! name. Once its lease has lapsed here the number is nobody's, and after one lease more another's.
+//! name. Once its lease has lapsed here the number is nobody's, and after one lease more another's;
+//! until then it counts as its tenant's, for nobody else can have it.
 
 mod worth;
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},
     net::IpAddr,
+    ops::Range,
 };
 
 use hashbrown::HashMap;
 use holder::mutants::{Mutant, mutant};
-use wire::{HOLDERS_MOST, Header, NODE_HOLDER, NodeId, Op, Secret, TENANT_SYSTEM};
+use wire::{HOLDERS_MOST, Header, NODE_ALL, NODE_HOLDER, NodeId, Op, Secret, TENANT_SYSTEM};
 
 use super::lease_holder::LeaseHolder;
 use crate::{
@@ -66,9 +68,14 @@ struct MuteAddress {
 pub(super) struct Holders {
     by_number: BTreeMap<NodeId, HolderRecord>,
     by_client: HashMap<ClientId, NodeId>,
+    /// Numbers that are a holder's, or nobody's still.
     shares: Shares,
-    /// The number that is tried next.
-    next: NodeId,
+    /// Numbers that nobody had so far.
+    unused: Range<NodeId>,
+    /// Numbers that are nobody's still: until when, and whose they were.
+    resting: BTreeSet<(Nanos, NodeId, u32)>,
+    /// Numbers that were somebody's and may be another's.
+    free: VecDeque<NodeId>,
     /// How many were given a number.
     given: u64,
     seed: Secret,
@@ -85,7 +92,9 @@ impl Holders {
             by_number: BTreeMap::new(),
             by_client: HashMap::new(),
             shares: Shares::new(HOLDERS_MOST, tenants),
-            next: NODE_HOLDER,
+            unused: NODE_HOLDER..NODE_ALL,
+            resting: BTreeSet::new(),
+            free: VecDeque::new(),
             given: 0,
             seed,
             worth: Worth::new(),
@@ -126,7 +135,7 @@ impl Holders {
         }
         let is_over = |number: &NodeId| leases.term(*number, now_ns).is_none();
         let gone: Vec<NodeId> = self.by_number.keys().copied().filter(is_over).collect();
-        gone.into_iter().for_each(|number| self.forget(number));
+        gone.into_iter().for_each(|number| self.forget(number, leases));
     }
 
     /// Whether nothing is lent now to a holder of a tenant at an address. One that is known, and
@@ -148,11 +157,23 @@ impl Holders {
         may
     }
 
-    /// A number is nobody's.
-    pub fn forget(&mut self, number: NodeId) {
+    /// A number is nobody's. What was said in the name of its last holder has come a lease later.
+    pub fn forget(&mut self, number: NodeId, leases: &Leases<LeaseHolder>) {
         if let Some(record) = self.by_number.remove(&number) {
             self.by_client.remove(&record.id);
-            self.shares.give_back(record.id.0, 1);
+            let until_ns = leases.until_ns(number).map_or(0, |at_ns| at_ns + leases.length_ns());
+            self.resting.insert((until_ns, number, record.id.0));
+        }
+    }
+
+    /// Numbers that have been nobody's for long enough may be another's.
+    fn release(&mut self, now_ns: Nanos) {
+        while let Some(&(until_ns, number, tenant)) = self.resting.first()
+            && until_ns <= now_ns
+        {
+            self.resting.pop_first();
+            self.shares.give_back(tenant, 1);
+            self.free.push_back(number);
         }
     }
 
@@ -219,28 +240,16 @@ impl Holders {
         &mut self,
         id: ClientId,
         secret: Secret,
-        leases: &Leases<LeaseHolder>,
         now_ns: Nanos,
     ) -> Option<(NodeId, u64)> {
         if let Some(number) = self.by_client.get(&id) {
             return self.by_number.get(number).map(|record| (*number, record.token));
         }
+        self.release(now_ns);
         if !self.shares.has_room(id.0) {
-            self.sweep(leases, now_ns);
-            if !self.shares.has_room(id.0) {
-                return None;
-            }
+            return None;
         }
-        // What was said in the name of its last holder has come by then.
-        let is_free = |number: NodeId| {
-            let until_ns = leases.until_ns(number).map(|at_ns| at_ns + leases.length_ns());
-            !self.by_number.contains_key(&number) && until_ns.is_none_or(|at_ns| at_ns <= now_ns)
-        };
-        let count = HOLDERS_MOST as u16;
-        let from = self.next - NODE_HOLDER;
-        let numbers = (0..count).map(|at| NODE_HOLDER + (from + at) % count);
-        let number = { numbers }.find(|number| is_free(*number))?;
-        self.next = NODE_HOLDER + (number - NODE_HOLDER + 1) % count;
+        let number = self.unused.next().or_else(|| self.free.pop_front())?;
         self.given += 1;
         let mut salt = [0; 18];
         salt[..8].copy_from_slice(&self.given.to_be_bytes());

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use holder::{Cache, Holder, HolderOptions, Miss};
-use wire::{HolderProof, ReadCount};
+use wire::{HOLDERS_MOST, HolderProof, ReadCount};
 
 use super::{
     remote::{BackendCall, RemoteBackend},
@@ -14,6 +14,7 @@ use crate::{
     HoldEnd, HoldRequest,
     backend::{Completion, Item, ReadOutcome},
     coherence::Watch,
+    engine::{context::Context, lease_holder::LeaseHolder},
 };
 use holder::mutants::{Mutant, choose};
 
@@ -461,6 +462,28 @@ fn a_lease_that_is_given_back_costs_no_look_at_the_keys_that_nobody_waits_for() 
     let others = pair.settle();
     assert!(pair.is_answered(&others), "the write waited for that lease");
     assert_eq!(walks(), before);
+}
+
+#[test]
+fn numbers_that_are_nobodys_still_are_of_the_share_of_whose_they_were() {
+    let mut store = Store::new();
+    let Context { holders, leases, .. } = &mut store.engine.facts;
+    let at = LeaseHolder { peer: Peer { address: store.client, local: None }, slot: 0 };
+    let mut begun = 0;
+    while let Some((number, _)) = holders.enter((KEYED, begun), SECRET, LATER_NS) {
+        leases.request(number, at, 1, LATER_NS);
+        let term = leases.term(number, LATER_NS).expect("a lease");
+        assert!(leases.give_back(number, term, 2, LATER_NS));
+        holders.forget(number, leases);
+        begun += 1;
+        assert!(begun <= HOLDERS_MOST as u64, "whatever it gives back");
+    }
+    // The share of the other one of two tenants in half of them is left.
+    assert_eq!(begun, (HOLDERS_MOST - HOLDERS_MOST / 4) as u64);
+    assert!(holders.enter((TENANT_OPEN, 1), SECRET, LATER_NS).is_some());
+    let later_ns = LATER_NS + leases.length_ns();
+    assert!(holders.enter((KEYED, begun), SECRET, later_ns - 1).is_none());
+    assert!(holders.enter((KEYED, begun), SECRET, later_ns).is_some());
 }
 
 #[test]
