@@ -16,8 +16,10 @@ use super::{Answer, Backend, Change, Condition, Item, Key, Put, Ticket};
 
 /// Bytes that one item costs beside its key and value: slot, table and allocator.
 const OVERHEAD: u64 = 80;
-/// Slots that the hand looks at for one eviction before the write is refused.
-const MAX_STEPS: usize = 4096;
+/// Items that the hand looks at for one eviction before the write is refused.
+const MAX_STEPS: usize = 8192;
+/// Free slots that stay, however few items there are.
+const FREE_SLOTS: usize = 1024;
 /// Expired items removed on the way, at most, per write.
 const SWEEP_STEPS: usize = 2;
 const NS_PER_MS: u64 = 1_000_000;
@@ -106,8 +108,8 @@ impl EmbeddedBackend {
     fn make_room(&mut self, needed: u64, keep: Option<u32>, now_ns: u64) -> bool {
         let mut steps = 0;
         while self.memory + needed > self.memory_limit {
-            if steps == MAX_STEPS.max(2 * self.slots.len().min(MAX_STEPS)) || self.slots.is_empty()
-            {
+            // The second time round nothing is spared for having been read.
+            if steps >= MAX_STEPS.min(2 * self.index.len()) {
                 return false;
             }
             steps += 1;
@@ -118,12 +120,15 @@ impl EmbeddedBackend {
         true
     }
 
-    /// Moves the hand on by one slot; true if that slot was evicted.
+    /// Moves the hand on by one item, of which there is one; true if that was evicted.
     fn visit(&mut self, keep: Option<u32>, now_ns: u64) -> bool {
-        let at = self.hand % self.slots.len();
+        let mut at = self.hand % self.slots.len();
+        while !self.slots[at].in_use() {
+            at = (at + 1) % self.slots.len();
+        }
         self.hand = at + 1;
         let slot = &mut self.slots[at];
-        if !slot.in_use() || keep == Some(at as u32) {
+        if keep == Some(at as u32) {
             return false;
         }
         let expired = slot.expired(now_ns);
@@ -133,6 +138,23 @@ impl EmbeddedBackend {
         self.remove(at as u32);
         self.evicted += u64::from(!expired);
         true
+    }
+
+    /// Moves the items together once most slots are free, as when a few large ones took the place
+    /// of many: the hand, which passes free slots over, is never to look for its next item for long.
+    fn close_up(&mut self) {
+        if self.free.len() <= FREE_SLOTS.max(self.slots.len() / 2) {
+            return;
+        }
+        let EmbeddedBackend { index, slots, free, hand, .. } = self;
+        let passed = (*hand).min(slots.len());
+        *hand = slots[..passed].iter().filter(|slot| slot.in_use()).count();
+        slots.retain(Slot::in_use);
+        free.clear();
+        index.clear();
+        for (at, slot) in slots.iter().enumerate() {
+            index.insert_unique(slot.hash, at as u32, |&at| slots[at as usize].hash);
+        }
     }
 
     /// Looks at a few slots for expired items, so that they do not wait for memory to run out.
@@ -230,6 +252,7 @@ impl Backend for EmbeddedBackend {
 
     fn put(&mut self, key: Key<'_>, put: Put<'_>, now_ns: u64, _: Ticket) -> Answer<Change> {
         if put.value.is_some() {
+            self.close_up();
             self.sweep(now_ns);
         }
         let at = self.find_live(key, now_ns);
@@ -272,6 +295,62 @@ mod tests {
     use wire::KeyHash;
 
     use super::*;
+
+    /// Few large items take the place of many small ones, whose slots are left.
+    #[test]
+    fn slots_that_are_free_are_no_reason_to_refuse_a_write() {
+        const SMALL: u32 = 40_000;
+        let key = |bytes: &'static [u8]| Key { tenant: 0, hash: KeyHash([bytes[0]; 16]), bytes };
+        let mut backend = EmbeddedBackend::new(u64::from(SMALL) * (OVERHEAD + 5));
+        let value = Bytes::from_static(b"v");
+        let names: Vec<[u8; 4]> = (0..SMALL).map(u32::to_be_bytes).collect();
+        let small = |name: &'_ [u8; 4]| {
+            let mut hash = [0; 16];
+            hash[..4].copy_from_slice(name);
+            hash[8..12].copy_from_slice(name);
+            KeyHash(hash)
+        };
+        for name in &names {
+            let key = Key { tenant: 1, hash: small(name), bytes: name };
+            assert_eq!(backend.put(key, Put::of(&value, 1), 0, 0), Answer::Now(Change::Done(1)));
+        }
+        let large = Bytes::from(vec![0; SMALL as usize * 40]);
+        for name in [b"a", b"b", b"c", b"d"] {
+            let change = backend.put(key(name), Put::of(&large, 2), 0, 0);
+            assert_eq!(change, Answer::Now(Change::Done(2)), "{name:?}");
+        }
+        let mut has = |name| backend.get(key(name), 0, 0) != Answer::Now(None);
+        assert_eq!([b"a", b"b", b"c", b"d"].map(|name| has(name)), [false, false, true, true]);
+        assert!(backend.slots.len() <= 2 * FREE_SLOTS, "{} slots", backend.slots.len());
+    }
+
+    #[test]
+    fn what_is_moved_together_is_found_and_evicted_as_before() {
+        let mut backend = EmbeddedBackend::new(1 << 20);
+        let value = Bytes::from_static(b"v");
+        let name = |n: u32| n.to_be_bytes();
+        let hash = |n: u32| KeyHash(u128::from(n).wrapping_mul(0x9e37_79b9 << 64 | 1).to_be_bytes());
+        for n in 0..4000 {
+            let name = name(n);
+            let key = Key { tenant: 1, hash: hash(n), bytes: &name };
+            backend.put(key, Put::of(&value, 1), 0, 0);
+        }
+        for n in (0..4000).filter(|n| n % 4 != 0) {
+            let name = name(n);
+            let key = Key { tenant: 1, hash: hash(n), bytes: &name };
+            let gone = Put { value: None, ..Put::of(&value, 1) };
+            backend.put(key, gone, 0, 0);
+        }
+        backend.close_up();
+        assert_eq!((backend.slots.len(), backend.index.len()), (1000, 1000));
+        assert_eq!(backend.memory, 1000 * (OVERHEAD + 5));
+        for n in 0..4000 {
+            let name = name(n);
+            let key = Key { tenant: 1, hash: hash(n), bytes: &name };
+            let found = backend.get(key, 0, 0) != Answer::Now(None);
+            assert_eq!(found, n % 4 == 0, "{n}");
+        }
+    }
 
     #[test]
     fn what_switches_read_until_now_is_no_older_than_what_was_read_here() {
