@@ -68,7 +68,6 @@ pub struct Server {
     holds: UnboundedReceiver<HoldMessage>,
     /// Who waits for holds that were asked for.
     waiting: HashMap<HoldId, (oneshot::Sender<Had>, Holder)>,
-    newest_hold: HoldId,
     /// CLOCK_BOOTTIME when the engine's clock was at 0.
     began_ns: u64,
     status: Option<StatusSocket>,
@@ -234,7 +233,6 @@ impl Server {
             port_addresses,
             holds,
             waiting: HashMap::new(),
-            newest_hold: 0,
             began_ns,
             status,
             serves,
@@ -399,13 +397,12 @@ impl Server {
 
     /// A hold is asked for.
     fn ask_hold(&mut self, question: HoldQuestion) {
-        let HoldQuestion { wanted, at_home, ready, holder } = question;
+        let HoldQuestion { id, wanted, at_home, ready, holder } = question;
         let elsewhere = |name: &&Vec<u8>| at_home && self.engine.is_elsewhere(name);
         if let Some(name) = wanted.names.iter().find(elsewhere) {
             return drop(ready.send(Err(name.clone())));
         }
-        self.newest_hold += 1;
-        let (id, now_ns) = (self.newest_hold, self.now_ns());
+        let now_ns = self.now_ns();
         self.waiting.insert(id, (ready, holder));
         self.engine.hold(id, wanted, now_ns, &mut self.outbox);
         self.give_holds();
@@ -415,6 +412,7 @@ impl Server {
     fn end_hold(&mut self, message: HoldMessage) {
         if let HoldMessage::End(id, end) = message {
             let now_ns = self.now_ns();
+            self.waiting.remove(&id);
             self.engine.end_hold(id, end, now_ns, &mut self.outbox);
             self.give_holds();
         }

@@ -1,6 +1,16 @@
 //! Holds, as a connection has them: it asks the store's loop for one, waits until it is had, and
 //! says when it is over. One that is dropped is over, too.
 
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+};
+
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::{HoldEnd, HoldId, HoldRequest};
@@ -11,6 +21,8 @@ pub(crate) type Had = Result<Hold, Vec<u8>>;
 /// What is asked of the store's loop.
 #[derive(Debug)]
 pub(crate) struct HoldQuestion {
+    /// What the hold is called.
+    pub id: HoldId,
     /// What a command is to have for itself.
     pub wanted: HoldRequest,
     /// All of it has to be this store's.
@@ -32,31 +44,36 @@ pub(crate) enum HoldMessage {
 
 /// The way to the store's loop.
 #[derive(Clone, Debug)]
-pub(crate) struct Holder(mpsc::UnboundedSender<HoldMessage>);
+pub(crate) struct Holder {
+    messages: mpsc::UnboundedSender<HoldMessage>,
+    /// How many holds were asked for.
+    asked: Arc<AtomicU64>,
+}
 
 impl Holder {
     /// With the other end, which the loop has.
     pub fn new() -> (Holder, mpsc::UnboundedReceiver<HoldMessage>) {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        (Holder(sender), receiver)
+        let (messages, receiver) = mpsc::unbounded_channel();
+        (Holder { messages, asked: Arc::default() }, receiver)
     }
 
     /// Asks for a hold, which comes when it is had; it does not if the store ends before. Who gives
     /// up waiting gives the hold up.
-    pub fn ask(&self, wanted: HoldRequest) -> oneshot::Receiver<Had> {
+    pub fn ask(&self, wanted: HoldRequest) -> HoldWait {
         self.question(wanted, false)
     }
 
     /// Likewise, of keys that are all this store's: else it is refused.
-    pub fn ask_at_home(&self, wanted: HoldRequest) -> oneshot::Receiver<Had> {
+    pub fn ask_at_home(&self, wanted: HoldRequest) -> HoldWait {
         self.question(wanted, true)
     }
 
-    fn question(&self, wanted: HoldRequest, at_home: bool) -> oneshot::Receiver<Had> {
+    fn question(&self, wanted: HoldRequest, at_home: bool) -> HoldWait {
+        let id = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
         let (ready, had) = oneshot::channel();
-        let question = HoldQuestion { wanted, at_home, ready, holder: self.clone() };
-        let _ = self.0.send(HoldMessage::Ask(question));
-        had
+        let question = HoldQuestion { id, wanted, at_home, ready, holder: self.clone() };
+        let _ = self.messages.send(HoldMessage::Ask(question));
+        HoldWait { had, id, holder: Some(self.clone()) }
     }
 
     /// The hold of this number, which is had.
@@ -87,6 +104,56 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let _ = self.holder.0.send(HoldMessage::End(self.id, self.end));
+        let _ = self.holder.messages.send(HoldMessage::End(self.id, self.end));
+    }
+}
+
+/// The wait for a hold. Dropped before it is over it ends the hold: what waits behind one of
+/// everything would otherwise wait for a hold that nobody wants.
+#[derive(Debug)]
+pub(crate) struct HoldWait {
+    had: oneshot::Receiver<Had>,
+    id: HoldId,
+    /// None: the wait is over.
+    holder: Option<Holder>,
+}
+
+impl Future for HoldWait {
+    type Output = Result<Had, oneshot::error::RecvError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = std::task::ready!(Pin::new(&mut self.had).poll(context));
+        self.holder = None;
+        Poll::Ready(answer)
+    }
+}
+
+impl Drop for HoldWait {
+    fn drop(&mut self) {
+        if let Some(holder) = self.holder.take() {
+            let _ = holder.messages.send(HoldMessage::End(self.id, HoldEnd::Over));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_gives_up_waiting_for_a_hold_ends_it() {
+        let (holder, mut messages) = Holder::new();
+        let mut asked = || match messages.try_recv() {
+            Ok(HoldMessage::Ask(question)) => question,
+            other => panic!("{other:?}"),
+        };
+        let wait = holder.ask(HoldRequest { names: vec![], everything: true });
+        let HoldQuestion { id, .. } = asked();
+        drop(wait);
+        match messages.try_recv() {
+            Ok(HoldMessage::End(ended, HoldEnd::Over)) => assert_eq!(ended, id),
+            other => panic!("{other:?}"),
+        }
+        assert!(messages.try_recv().is_err());
     }
 }

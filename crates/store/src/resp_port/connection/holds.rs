@@ -5,12 +5,11 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 use redis::ConnectionAddr;
-use tokio::sync::oneshot;
 
 use crate::{
     backend::redis::{Session, Upstream},
     engine::HoldRequest,
-    ports::{Had, Hold, Holder},
+    ports::{Hold, HoldWait, Holder},
 };
 
 /// Commands and bytes that share a hold.
@@ -63,7 +62,7 @@ impl HoldBatch {
 pub(super) struct HeldCommands {
     pub bytes: BytesMut,
     pub count: usize,
-    had: oneshot::Receiver<Had>,
+    had: HoldWait,
 }
 
 /// The hold that commands wait for, when it is had; `None` if it never is.
