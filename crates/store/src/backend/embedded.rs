@@ -141,7 +141,7 @@ impl EmbeddedBackend {
     }
 
     /// Moves the items together once most slots are free, as when a few large ones took the place
-    /// of many: the hand, which passes free slots over, is never to look for its next item for long.
+    /// of many: the hand, which passes free slots over, is never to look long for its next item.
     fn close_up(&mut self) {
         if self.free.len() <= FREE_SLOTS.max(self.slots.len() / 2) {
             return;
@@ -329,7 +329,8 @@ mod tests {
         let mut backend = EmbeddedBackend::new(1 << 20);
         let value = Bytes::from_static(b"v");
         let name = |n: u32| n.to_be_bytes();
-        let hash = |n: u32| KeyHash(u128::from(n).wrapping_mul(0x9e37_79b9 << 64 | 1).to_be_bytes());
+        let hash =
+            |n: u32| KeyHash(u128::from(n).wrapping_mul(0x9e37_79b9 << 64 | 1).to_be_bytes());
         for n in 0..4000 {
             let name = name(n);
             let key = Key { tenant: 1, hash: hash(n), bytes: &name };

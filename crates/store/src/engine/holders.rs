@@ -236,12 +236,7 @@ impl Holders {
     }
 
     /// The number of a holder that begins, and its token.
-    pub fn enter(
-        &mut self,
-        id: ClientId,
-        secret: Secret,
-        now_ns: Nanos,
-    ) -> Option<(NodeId, u64)> {
+    pub fn enter(&mut self, id: ClientId, secret: Secret, now_ns: Nanos) -> Option<(NodeId, u64)> {
         if let Some(number) = self.by_client.get(&id) {
             return self.by_number.get(number).map(|record| (*number, record.token));
         }
