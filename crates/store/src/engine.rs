@@ -106,7 +106,7 @@ impl Engine {
             keys: Keys::default(),
             recalls: Recalls::default(),
             reads: Reads::default(),
-            elsewhere: ElsewhereReads::default(),
+            elsewhere: ElsewhereReads::new(tenants),
             lessor: Lessor::default(),
             loans: Loans::new(tenants, needs_journal, seed),
             replicas: ForeignCopies::new(&config, tenants, incarnation, now_ns),
@@ -602,6 +602,7 @@ impl Engine {
         self.halves.share_among(tenants);
         self.replicas.share_among(tenants);
         self.loans.share_among(tenants);
+        self.elsewhere.share_among(tenants);
         let cx = &mut self.facts;
         // What has moved away may be written there before it comes back.
         cx.granted.end_all();

@@ -10,18 +10,19 @@
 //!   one in [`IDLE_ROUNDS`] rounds. And [`MOST`] keys in a round, however many reads there are.
 //! - If that is not enough for all, tenants take [turns], each with the keys first that were read
 //!   most since they were last marked. Those that were left out keep their reads, so their turn
-//!   comes, too.
+//!   comes, too; but for those behind the first [`KEPT`], which are forgotten. So keys that are
+//!   read now and then leave a place to those that become hot. [`WAITING`] keys wait at any time.
 
 mod turns;
 
 use wire::{Packet, ReadCount, TENANT_SYSTEM, maps::HashMap};
 
-use self::turns::Turns;
+use self::turns::{Choice, Turns};
 use super::{
     context::{Context, named},
     holder_messages,
 };
-use crate::{coherence::Nanos, counters::ElsewhereCounters, directory::KeyId};
+use crate::{coherence::Nanos, counters::ElsewhereCounters, directory::KeyId, shares::Shares};
 
 /// Marks are given out for reads of so long.
 const ROUND_NS: Nanos = 1_000_000_000;
@@ -34,15 +35,19 @@ const READS_PER_COMMAND: u64 = 1_250;
 const IDLE_ROUNDS: u64 = 10;
 /// Keys in a round at most: some hundredths of a backend's time, were it the slowest kind.
 const MOST: usize = 16_384;
+/// Keys that wait from one round to the next, and keys that wait at any time.
+const KEPT: usize = 2 * MOST;
+const WAITING: usize = 4 * MOST;
 
 /// Reads of a key that are taken from one message of a holder at most.
 const HOLDER_READS_MOST: u32 = 1 << 17;
 
 /// What was read elsewhere, and is to be told.
-#[derive(Default)]
 pub(super) struct ElsewhereReads {
     /// Reads of keys since they were last marked.
     unmarked: HashMap<KeyId, u64>,
+    /// Whose these keys are.
+    shares: Shares,
     turns: Turns,
     /// The keys of this round that are not marked yet, with their reads; the last is first.
     due: Vec<(KeyId, u32)>,
@@ -56,6 +61,26 @@ pub(super) struct ElsewhereReads {
 }
 
 impl ElsewhereReads {
+    /// Nothing is read, of keys of so many tenants.
+    pub fn new(tenants: usize) -> ElsewhereReads {
+        ElsewhereReads {
+            unmarked: HashMap::default(),
+            shares: Shares::new(WAITING, tenants),
+            turns: Turns::default(),
+            due: vec![],
+            in_step: 0,
+            credit: 0,
+            round_ends_ns: 0,
+            next_ns: None,
+            counters: ElsewhereCounters::default(),
+        }
+    }
+
+    /// From now on so many tenants share the places of keys that wait.
+    pub fn share_among(&mut self, tenants: usize) {
+        self.shares.share_among(tenants);
+    }
+
     /// A switch, or a holder, tells what was read there.
     pub fn told(&mut self, cx: &mut Context, packet: &Packet<'_>) {
         let header = &packet.header;
@@ -87,13 +112,32 @@ impl ElsewhereReads {
             let reads = reads.min(most);
             if reads > 0 && is_read {
                 let reads = u64::from(reads);
-                *self.unmarked.entry(id).or_default() += reads;
+                self.remember(id, reads);
                 self.credit = self.credit.saturating_add(reads);
                 self.counters.reads_elsewhere += reads;
             }
         }
         if self.next_ns.is_none() && !self.unmarked.is_empty() {
             self.next_ns = Some(cx.now_ns.max(self.round_ends_ns));
+        }
+    }
+
+    /// A key waits for its mark, if there is a place for it.
+    fn remember(&mut self, id: KeyId, reads: u64) {
+        match self.unmarked.get_mut(&id) {
+            Some(known) => *known += reads,
+            None if self.shares.has_room(id.0) => {
+                self.shares.take(id.0, 1);
+                self.unmarked.insert(id, reads);
+            }
+            None => {}
+        }
+    }
+
+    /// A key does not wait any more.
+    fn forget(&mut self, id: &KeyId) {
+        if self.unmarked.remove(id).is_some() {
+            self.shares.give_back(id.0, 1);
         }
     }
 
@@ -124,12 +168,17 @@ impl ElsewhereReads {
     fn begin_round(&mut self, cx: &mut Context) {
         self.round_ends_ns = cx.now_ns + ROUND_NS;
         let at_once = cx.backend.marks_at_once().max(1);
-        self.unmarked.retain(|id, _| cx.directory.find(id).is_some());
         self.credit = self.credit.saturating_add(READS_PER_COMMAND / IDLE_ROUNDS);
         let affordable = usize::try_from(self.credit / READS_PER_COMMAND).unwrap_or(usize::MAX);
         let most = affordable.saturating_mul(at_once).min(MOST);
-        let all = self.unmarked.iter().map(|(id, reads)| (*reads, *id)).collect();
-        let chosen = self.turns.choose(all, most);
+        if most == 0 && self.unmarked.len() <= KEPT {
+            return;
+        }
+        let (all, unread): (Vec<_>, Vec<_>) = (self.unmarked.iter())
+            .map(|(id, reads)| (*reads, *id))
+            .partition(|(_, id)| cx.directory.find(id).is_some());
+        let Choice { chosen, left_out } = self.turns.choose(all, most, KEPT);
+        unread.iter().chain(&left_out).for_each(|(_, id)| self.forget(id));
         let commands = chosen.len().div_ceil(at_once) as u64;
         // What was saved up is no licence for a burst of commands later.
         self.credit = (self.credit - commands * READS_PER_COMMAND).min(READS_PER_COMMAND);
@@ -137,7 +186,7 @@ impl ElsewhereReads {
         self.in_step = steps.next_multiple_of(at_once);
         self.due = (chosen.into_iter().rev())
             .map(|(reads, id)| {
-                self.unmarked.remove(&id);
+                self.forget(&id);
                 (id, u32::try_from(reads).unwrap_or(u32::MAX))
             })
             .collect();
@@ -157,5 +206,27 @@ impl ElsewhereReads {
                 self.counters.mark_commands += 1;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::KeyHash;
+
+    use super::*;
+
+    #[test]
+    fn keys_that_wait_for_a_mark_are_bounded_and_each_tenant_has_its_share() {
+        let mut reads = ElsewhereReads::new(2);
+        let key = |tenant, n: usize| (tenant, KeyHash((n as u128).to_be_bytes()));
+        (0..2 * WAITING).for_each(|n| reads.remember(key(7, n), 1));
+        assert_eq!(reads.unmarked.len(), WAITING * 3 / 4);
+        reads.remember(key(8, 0), 1);
+        assert_eq!(reads.unmarked.len(), WAITING * 3 / 4 + 1);
+        reads.remember(key(7, 0), 1);
+        assert_eq!(reads.unmarked[&key(7, 0)], 2, "what waits is counted on");
+        reads.forget(&key(7, 0));
+        reads.remember(key(7, WAITING), 1);
+        assert!(reads.unmarked.contains_key(&key(7, WAITING)));
     }
 }

@@ -21,9 +21,18 @@ pub(super) struct Turns {
     last: HashMap<u32, u64>,
 }
 
+/// What becomes of keys that wait, each with its reads.
+pub(super) struct Choice {
+    /// Those whose turn it is, first those that come first.
+    pub chosen: Vec<(u64, KeyId)>,
+    /// Those that are to wait no longer.
+    pub left_out: Vec<(u64, KeyId)>,
+}
+
 impl Turns {
-    /// Of all keys that wait, each with its reads, so many at most: first those that come first.
-    pub fn choose(&mut self, mut all: Vec<(u64, KeyId)>, most: usize) -> Vec<(u64, KeyId)> {
+    /// Of all keys that wait, each with its reads, it is the turn of so many at most. Of the others
+    /// so many go on waiting that with these they are `kept`.
+    pub fn choose(&mut self, mut all: Vec<(u64, KeyId)>, most: usize, kept: usize) -> Choice {
         self.round += 1;
         all.sort_unstable_by_key(|key| Reverse(*key));
         let mut ranks: HashMap<u32, usize> = HashMap::default();
@@ -34,6 +43,11 @@ impl Turns {
                 (*rank, self.last.get(&id.0).copied().unwrap_or(0), Reverse((reads, id)))
             })
             .collect();
+        let mut left_out = vec![];
+        if kept < ranked.len() {
+            ranked.select_nth_unstable(kept);
+            left_out.extend(ranked.drain(kept..).map(|(.., Reverse(key))| key));
+        }
         if most < ranked.len() {
             ranked.select_nth_unstable(most);
             ranked.truncate(most);
@@ -42,7 +56,7 @@ impl Turns {
         self.last.retain(|tenant, _| ranks.contains_key(tenant));
         let chosen: Vec<_> = ranked.into_iter().map(|(.., Reverse(key))| key).collect();
         self.last.extend(chosen.iter().map(|(_, id)| (id.0, self.round)));
-        chosen
+        Choice { chosen, left_out }
     }
 }
 
@@ -65,8 +79,19 @@ mod tests {
         let mut turns = Turns::default();
         let first = [key(7, 99, 1_099), key(8, 2, 6), key(9, 1, 1), key(7, 98, 1_098)];
         let second = [key(8, 1, 5), key(7, 97, 1_097)];
-        assert_eq!(turns.choose(all.clone(), 6), [&first[..], &second].concat());
-        assert_eq!(turns.choose(all, 200).len(), 103);
+        assert_eq!(turns.choose(all.clone(), 6, 200).chosen, [&first[..], &second].concat());
+        assert_eq!(turns.choose(all.clone(), 200, 200).chosen.len(), 103);
+    }
+
+    #[test]
+    fn what_is_read_least_waits_no_longer_where_too_many_do() {
+        let mut all: Vec<_> = (0..100).map(|n| key(7, n, 1_000 + u64::from(n))).collect();
+        all.extend([key(8, 1, 5), key(8, 2, 6)]);
+        let Choice { chosen, mut left_out } = Turns::default().choose(all, 1, 10);
+        assert_eq!(chosen.len(), 1);
+        left_out.sort_unstable();
+        let expected: Vec<_> = (0..92).map(|n| key(7, n, 1_000 + u64::from(n))).collect();
+        assert_eq!(left_out, expected, "eight of one tenant and two of the other stay");
     }
 
     #[test]
@@ -74,7 +99,8 @@ mod tests {
         let all: Vec<_> = (0..10).map(|tenant| key(tenant, 1, 1 << (4 * tenant))).collect();
         let mut turns = Turns::default();
         for _ in 0..3 {
-            let chosen: Vec<_> = (0..5).flat_map(|_| turns.choose(all.clone(), 2)).collect();
+            let chosen: Vec<_> =
+                (0..5).flat_map(|_| turns.choose(all.clone(), 2, 10).chosen).collect();
             let tenants: BTreeSet<u32> = chosen.iter().map(|(_, id)| id.0).collect();
             assert_eq!(tenants.len(), 10, "{chosen:?}");
         }
