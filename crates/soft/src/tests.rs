@@ -63,6 +63,17 @@ impl Net {
         format!("{}{host}", self.0)
     }
 
+    /// What keeps a switch from beginning on an interface of the host between; `None`: nothing.
+    fn refusal(&self, interface: &str) -> Option<String> {
+        let start = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let interfaces = [interface.to_owned()];
+            let start = async { Soft::start("test", &interfaces, &[], Sizes { pages: 1 }).await };
+            Ok(runtime.block_on(start).err().map(|e| e.to_string()))
+        };
+        within(&self.space("s"), start).unwrap()
+    }
+
     /// A socket of a host, as other threads may use it.
     fn socket(&self, host: &str, address: &str) -> UdpSocket {
         let address = SocketAddr::new(address.parse().unwrap(), wire::PORT);
@@ -283,11 +294,6 @@ fn an_interface_has_one_soft_switch() {
 #[test]
 fn an_interface_that_is_part_of_another_is_refused() {
     let net = Net::new("part");
-    let start = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let start = async { Soft::start("test", &["p0".into()], &[], Sizes { pages: 1 }).await };
-        Ok(runtime.block_on(start).err().map(|e| e.to_string()))
-    };
     let space = net.space("s");
     for line in
         ["link add p0 type veth peer name p1", "link add b0 type bridge", "link set p0 master b0"]
@@ -295,18 +301,13 @@ fn an_interface_that_is_part_of_another_is_refused() {
         let words: Vec<&str> = ["-n", &space].into_iter().chain(line.split(' ')).collect();
         ip(&words).unwrap();
     }
-    let refused = within(&net.space("s"), start).unwrap().expect("a refusal");
+    let refused = net.refusal("p0").expect("a refusal");
     assert!(refused.contains("interface p0") && refused.contains("bridge"), "{refused}");
 }
 
 #[test]
 fn an_interface_without_ethernet_is_refused() {
     let net = Net::new("other");
-    let start = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let start = async { Soft::start("test", &["lo".into()], &[], Sizes { pages: 1 }).await };
-        Ok(runtime.block_on(start).err().map(|e| e.to_string()))
-    };
-    let refused = within(&net.space("s"), start).unwrap().expect("a refusal");
+    let refused = net.refusal("lo").expect("a refusal");
     assert!(refused.contains("interface lo") && refused.contains("Ethernet"), "{refused}");
 }
