@@ -17,13 +17,6 @@ const AHEAD_BYTES: usize = 1 << 20;
 const FREE_BYTES: usize = 16 << 10;
 
 impl EventLoop {
-    /// Counts what is left of what a server was to be sent.
-    pub(super) fn count_backlog(upstream: &mut Upstream) {
-        let unsent = upstream.stream.as_ref().map_or(0, |stream| stream.waiting());
-        let held = upstream.held.as_ref().map_or(0, Vec::len);
-        upstream.backlog.set(unsent + held);
-    }
-
     /// How many bytes of commands a client may have under way and send another.
     pub(super) fn may_be_ahead(&self) -> usize {
         match self.shared.waiting_for_servers() > self.shared.most_held / 4 {

@@ -607,8 +607,7 @@ impl EventLoop {
             let Some(client) = self.clients.get_mut(at) else { return };
             let Some(own) = client.own else { return };
             let Some(upstream) = self.upstreams.get_mut(own) else { return self.close(at) };
-            let waiting = upstream.stream.as_ref().map_or(0, |stream| stream.waiting());
-            let waiting = waiting + upstream.held.as_ref().map_or(0, Vec::len);
+            let waiting = upstream.unsent();
             let Some(out) = upstream.out() else { return self.close(at) };
             if waiting > raw_ahead {
                 client.waits = true;

@@ -535,16 +535,16 @@ impl EventLoop {
         for at in std::mem::take(&mut self.dirty_upstreams) {
             let Some(upstream) = self.upstreams.get_mut(at) else { continue };
             upstream.is_dirty = false;
-            if upstream.phase != Phase::Up {
-                EventLoop::count_backlog(upstream);
-                continue;
-            }
-            let Some(stream) = &mut upstream.stream else { continue };
-            if let Err(error) = stream.flush() {
+            let is_up = upstream.phase == Phase::Up;
+            let stream = upstream.stream.as_mut().filter(|_| is_up);
+            if let Some(Err(error)) = stream.map(Stream::flush) {
                 self.upstream_lost(at, &error.to_string());
                 continue;
             }
-            EventLoop::count_backlog(upstream);
+            upstream.backlog.set(upstream.unsent());
+            if !is_up {
+                continue;
+            }
             let Some(stream) = &mut upstream.stream else { continue };
             if upstream.ends && upstream.held.is_none() && stream.waiting() == 0 {
                 stream.end();

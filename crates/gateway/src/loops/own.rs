@@ -6,7 +6,6 @@
 
 use super::{
     EventLoop,
-    backlog::Backlog,
     client::{Ties, Transition, Way},
     commands::{Act, Command},
     dispatch::{CommandText, Next},
@@ -183,8 +182,7 @@ impl EventLoop {
             Some(own) => own,
             None => {
                 let kind = Kind { target: store, speaker, lane: 0 };
-                let backlog = Backlog::new(self.shared.clone());
-                let upstream = Upstream::new(kind, Some((at, number)), backlog, self.now);
+                let upstream = Upstream::new(kind, Some((at, number)), &self.shared, self.now);
                 let own = self.upstreams.insert(upstream);
                 self.clients[at].own = Some(own);
                 self.tell_names(at, own);

@@ -7,7 +7,6 @@
 
 use super::{
     EventLoop,
-    backlog::Backlog,
     client::Way,
     commands::{Act, Command},
     dispatch::{CommandText, Next},
@@ -99,8 +98,7 @@ impl EventLoop {
         let mut owns = vec![];
         for target in 0..self.stores.len() {
             let kind = Kind { target, speaker, lane: 0 };
-            let backlog = Backlog::new(self.shared.clone());
-            let upstream = Upstream::new(kind, Some((at, number)), backlog, self.now);
+            let upstream = Upstream::new(kind, Some((at, number)), &self.shared, self.now);
             owns.push(self.upstreams.insert(upstream));
         }
         for own in &owns {

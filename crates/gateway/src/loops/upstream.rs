@@ -1,7 +1,7 @@
 //! A connection to a Redis, or to a store's RESP port: what was asked by it, in order, and whose
 //! the answers are.
 
-use std::{collections::VecDeque, time::Instant};
+use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use resp::ReplyScanner;
 
@@ -9,6 +9,7 @@ use super::{
     backlog::Backlog, publishing::OpenSubscription, server_facts::ServerFacts, speaker::Speaker,
     stream::Stream,
 };
+use crate::shared::GatewayState;
 
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +120,7 @@ impl Upstream {
     pub fn new(
         kind: Kind,
         owner: Option<(usize, u64)>,
-        backlog: Backlog,
+        shared: &Arc<GatewayState>,
         now: Instant,
     ) -> Upstream {
         Upstream {
@@ -128,7 +129,7 @@ impl Upstream {
             stream: None,
             phase: Phase::Down(now),
             held: None,
-            backlog,
+            backlog: Backlog::new(shared.clone()),
             pending: VecDeque::new(),
             scanner: ReplyScanner::default(),
             heard: now,
@@ -141,6 +142,12 @@ impl Upstream {
             is_mute: false,
             is_refused: false,
         }
+    }
+
+    /// Bytes that have not left for it.
+    pub fn unsent(&self) -> usize {
+        let held = self.held.as_ref().map_or(0, Vec::len);
+        held + self.stream.as_ref().map_or(0, |stream| stream.waiting())
     }
 
     /// It is down, and not tried again before then. What was asked and not answered.

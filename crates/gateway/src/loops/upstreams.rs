@@ -6,7 +6,6 @@ use mio::Token;
 
 use super::{
     EventLoop, FIRST, Target,
-    backlog::Backlog,
     client::Way,
     jobs::Jobs,
     speaker::{NOBODY, Speaker},
@@ -39,8 +38,7 @@ impl EventLoop {
         if let Some(at) = self.common.get(&kind) {
             return self.let_in_beside(*at).unwrap_or(*at);
         }
-        let backlog = Backlog::new(self.shared.clone());
-        let at = self.upstreams.insert(Upstream::new(kind.clone(), None, backlog, self.now));
+        let at = self.upstreams.insert(Upstream::new(kind.clone(), None, &self.shared, self.now));
         self.common.insert(kind, at);
         self.users.get(speaker.user).upstreams.push(at);
         at
