@@ -167,18 +167,28 @@ pub fn hello(of: &Introduction<'_>) -> FromSwitch {
     FromSwitch { body: Some(Body::Hello(hello)) }
 }
 
-/// How far a stream's greeting is: a hello, and then what is held. What the tables said before they
-/// knew of the stream is none of its business.
+/// How far a stream's greeting is: a hello, and then the whole list of what is held. What the
+/// tables said before they knew of the stream is none of its business, be it a part of a list.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Greeting {
+    begun: bool,
     over: bool,
 }
 
 impl Greeting {
     /// Whether a message of the tables is for this stream.
     pub fn lets_pass(&mut self, message: &FromSwitch) -> bool {
-        self.over |= matches!(message.body, Some(Body::Held(_)));
-        self.over
+        match &message.body {
+            None => {
+                self.begun = true;
+                false
+            }
+            Some(Body::Held(part)) if self.begun => {
+                self.over |= part.last;
+                true
+            }
+            Some(_) => self.over,
+        }
     }
 
     /// Whether others may speak too.
@@ -192,7 +202,7 @@ mod tests {
     use std::sync::mpsc::sync_channel;
 
     use super::*;
-    use crate::testing::Controller;
+    use crate::{tell::beginning, testing::Controller};
     use api::proto::{Counters, Held, to_switch};
 
     fn message(body: Body) -> FromSwitch {
@@ -223,6 +233,7 @@ mod tests {
         let mut network = Network::start(vec![], false);
         let tables = tokio::task::spawn_blocking(move || {
             assert!(matches!(heard.recv(), Ok(ToTables::Attached)));
+            say.blocking_send(beginning()).unwrap();
             say.blocking_send(message(Body::Held(Held { keys: vec![], last: true }))).unwrap();
             let setup = heard.recv();
             // Then the thread ends, and the session with it.
@@ -240,15 +251,35 @@ mod tests {
     }
 
     /// The table thread learns of a stream a little after it began, and may have more to say on the
-    /// last one.
+    /// last one. A list has parts, and the network has something to say all the time.
+    #[test]
+    fn a_greeting_begins_where_it_is_said_and_ends_with_the_last_part() {
+        let part = |last| message(Body::Held(Held { keys: vec![], last }));
+        let counters = message(Body::Counters(Counters::default()));
+        let mut greeting = Greeting::default();
+        assert!(!greeting.lets_pass(&part(true)), "of the last stream");
+        assert!(!greeting.lets_pass(&beginning()) && !greeting.is_over());
+        assert!(greeting.lets_pass(&part(false)) && !greeting.is_over());
+        assert!(!greeting.lets_pass(&counters));
+        assert!(greeting.lets_pass(&part(true)) && greeting.is_over());
+        assert!(greeting.lets_pass(&counters));
+    }
+
     #[tokio::test]
-    async fn what_was_said_before_the_greeting_does_not_end_the_stream() {
+    async fn nothing_is_said_between_a_hello_and_the_whole_list() {
         let controller = Controller::start().await;
         let mut of = introduction();
         let (to_tables, heard) = sync_channel(16);
         let (say, mut from_tables) = tokio::sync::mpsc::channel(16);
         let tables = tokio::task::spawn_blocking(move || {
             assert!(matches!(heard.recv(), Ok(ToTables::Attached)));
+            say.blocking_send(message(Body::Counters(Counters::default()))).unwrap();
+            // The end of a list that was for the last stream.
+            say.blocking_send(message(Body::Held(Held { keys: vec![], last: true }))).unwrap();
+            say.blocking_send(beginning()).unwrap();
+            say.blocking_send(message(Body::Held(Held { keys: vec![], last: false }))).unwrap();
+            // Others have the time to speak between the parts.
+            std::thread::sleep(std::time::Duration::from_millis(50));
             say.blocking_send(message(Body::Counters(Counters::default()))).unwrap();
             say.blocking_send(message(Body::Held(Held { keys: vec![], last: true }))).unwrap();
             // The queues live on, or the session would end with them.

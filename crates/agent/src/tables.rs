@@ -32,7 +32,7 @@ use super::{
     registry,
     reporting::Reporting,
     served::ServedCluster,
-    tell::{KEYS_PER_MESSAGE, send, tenant_keys},
+    tell::{KEYS_PER_MESSAGE, beginning, send, tenant_keys},
 };
 
 /// How often counts of hot keys are looked at again.
@@ -67,6 +67,8 @@ pub struct Tables {
     lease_check: Instant,
     /// A list of what is held is owed to the controller: the last one did not go out whole.
     owes_list: bool,
+    /// Nothing has been said yet on the stream that began last.
+    owes_beginning: bool,
     /// Nothing was asked in the last window, and nothing was told since.
     is_at_rest: bool,
     /// Something was told in this window.
@@ -117,6 +119,7 @@ impl Tables {
             window_end: now + window,
             lease_check: now,
             owes_list: false,
+            owes_beginning: false,
             is_at_rest: false,
             was_told: false,
             out,
@@ -194,6 +197,7 @@ impl Tables {
     /// A stream to the controller began: it is told what is held. What was said before is none of
     /// its business, and is best emptied out of the queue first.
     pub fn attached(&mut self) {
+        self.owes_beginning = true;
         self.tell_held();
     }
 
@@ -342,13 +346,22 @@ impl Tables {
         if chunks.is_empty() {
             chunks.push(&[]);
         }
+        // Nothing of it, unless there is room for all: what was told of it would be told again.
+        let messages = chunks.len() + usize::from(self.owes_beginning);
+        self.owes_list = self.out.capacity() < messages.min(self.out.max_capacity());
+        if self.owes_list {
+            return;
+        }
+        if std::mem::take(&mut self.owes_beginning) {
+            // There is room; a session that has ended wants neither.
+            let _ = self.out.try_send(beginning());
+        }
         let last = chunks.len() - 1;
         let tell = |(n, chunk): (usize, &[&ItemKey])| {
             let part = proto::Held { keys: tenant_keys(chunk.iter().copied()), last: n == last };
             send(&self.out, Body::Held(part))
         };
-        let all_told = chunks.into_iter().enumerate().all(tell);
-        self.owes_list = !all_told;
+        self.owes_list = !chunks.into_iter().enumerate().all(tell);
     }
 
     /// What became of items, to whom it concerns.

@@ -29,6 +29,12 @@ pub(super) fn send(out: &Sender<FromSwitch>, body: Body) -> bool {
     sent
 }
 
+/// What begins what the tables say on a new stream, in the queue to the session: whatever is before
+/// it was for an earlier one. It goes to no controller.
+pub(super) fn beginning() -> FromSwitch {
+    FromSwitch { body: None }
+}
+
 /// Keys by their tenants.
 pub(super) fn tenant_keys<'a>(keys: impl IntoIterator<Item = &'a ItemKey>) -> Vec<TenantKeys> {
     let mut tenants: BTreeMap<u32, Vec<_>> = BTreeMap::new();

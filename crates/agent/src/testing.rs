@@ -20,8 +20,8 @@ use tonic::{Request, Response, Status, Streaming};
 
 type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// Answers a switch that said who it is and then what it holds with a setup; ends the stream of
-/// any other.
+/// Answers a switch that said who it is and then the whole list of what it holds with a setup; ends
+/// the stream of any other.
 pub(crate) struct Controller {
     address: std::net::SocketAddr,
 }
@@ -48,8 +48,11 @@ async fn next(switch: &mut Streaming<FromSwitch>) -> Option<Body> {
 
 async fn greet(mut switch: Streaming<FromSwitch>, down: mpsc::Sender<Result<ToSwitch, Status>>) {
     let first = next(&mut switch).await;
-    let second = next(&mut switch).await;
-    let answer = match (first, second) {
+    let mut then = next(&mut switch).await;
+    while matches!(&then, Some(Body::Held(part)) if !part.last) {
+        then = next(&mut switch).await;
+    }
+    let answer = match (first, then) {
         (Some(Body::Hello(_)), Some(Body::Held(_))) => Ok(ToSwitch {
             body: Some(to_switch::Body::Setup(Setup { term: 3, ..Setup::default() })),
         }),
