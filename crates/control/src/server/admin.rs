@@ -1,6 +1,9 @@
 //! Answers the admin API from the core.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use api::types::{
     AuditEntry, ClusterView, KeyList, NewSecret, PageGrant, PageRequest, PageView, ReturnPages,
@@ -14,6 +17,12 @@ use super::{
     views::View,
 };
 use crate::admin::{Admin, KeyFilter, PageFilter, Refusal};
+
+/// How long who makes a tenant anew waits for the switches to be clear of the removed one. Those
+/// that are attached take some milliseconds.
+const CLEAR_WITHIN: Duration = Duration::from_secs(2);
+/// How often it looks.
+const CLEAR_POLL: Duration = Duration::from_millis(5);
 
 /// A secret that nobody knows.
 fn fresh() -> Secret {
@@ -51,6 +60,15 @@ impl SharedCore {
         self.until_durable(position).await?;
         Ok(result)
     }
+
+    /// Returns when no switch has anything of a removed tenant any longer, or soon.
+    async fn until_clear(&self, id: u32) -> Result<(), Refusal> {
+        let until = Instant::now() + CLEAR_WITHIN;
+        while !self.leading(|core| core.is_clear_of(id))? && Instant::now() < until {
+            tokio::time::sleep(CLEAR_POLL).await;
+        }
+        Ok(())
+    }
 }
 
 #[tonic::async_trait]
@@ -77,6 +95,9 @@ impl Admin for SharedCore {
     }
 
     async fn create_tenant(&self, who: &str, spec: TenantSpec) -> Result<TenantView, Refusal> {
+        if let Some(id) = spec.id {
+            self.until_clear(id).await?;
+        }
         self.make(who, |core, asked| core.create_tenant(asked, spec, fresh())).await
     }
 

@@ -369,6 +369,11 @@ impl Core {
         Ok(self.view().topology())
     }
 
+    /// Whether every switch has said that nothing of a removed tenant is left on it.
+    pub fn is_clear_of(&self, tenant: u32) -> bool {
+        self.memory.leaving(tenant).is_empty()
+    }
+
     /// See [`Admin::forget_switch`](crate::admin::Admin::forget_switch).
     ///
     /// # Errors

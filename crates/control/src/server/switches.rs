@@ -170,10 +170,11 @@ impl Switches {
 
     /// Items could not be written: they belong to the next ones.
     pub fn put_items_back(&mut self, items: Vec<(SwitchId, ItemKey, bool)>) {
-        for (id, key, held) in items {
+        for (id, key, _) in items {
             match self.get_mut(id) {
                 Some(switch) => switch.held.put_back(key),
-                None => self.forgotten.push((id, key, held)),
+                // Who was forgotten meanwhile holds nothing.
+                None => self.forgotten.push((id, key, false)),
             }
         }
     }

@@ -14,6 +14,8 @@ use crate::{Act, Deed, Ground, Store, layout::number_of};
 
 /// A switch that can go on takes no longer to leave.
 const LEAVES_WITHIN_MS: u64 = 12_000;
+/// How long who makes a tenant anew waits for the switches, as an operator would for a moment.
+const CLEAR_WITHIN_MS: u64 = 500;
 
 impl Ground for PlanRun<'_> {
     fn run_until_ms(&mut self, at_ms: u64) -> anyhow::Result<()> {
@@ -170,8 +172,15 @@ impl Ground for PlanRun<'_> {
 }
 
 impl PlanRun<'_> {
-    /// Makes a tenant anew that was removed, as it was at first.
+    /// Makes a tenant anew that was removed, as it was at first, when the switches are clear of it.
     fn make_anew(&mut self, id: u32) -> anyhow::Result<()> {
+        let control = self.process("control/control")?;
+        let until_ns = self.world.now_ns() + CLEAR_WITHIN_MS * MS;
+        self.world.run_while(MS, |world| {
+            let host = world.get::<ControlHost>(control);
+            let leaves = host.is_some_and(|host| !host.core().is_clear_of(id));
+            leaves && world.now_ns() < until_ns
+        });
         let tenant = self.plan.tenants.iter().find(|tenant| tenant.id == id);
         let spec = TenantSpec { reuse: true, ..spec_of(tenant.context("a tenant")?) };
         // It is there still, where no controller ran that could have removed it.

@@ -230,6 +230,15 @@ impl Ledger {
         freed
     }
 
+    /// The switches that have not confirmed yet that what was taken from a tenant is clear.
+    pub fn leaving(&self, tenant: u32) -> impl Iterator<Item = SwitchId> {
+        let leaves =
+            move |row: &PageRow| matches!(row, PageRow::Leaving { from, .. } if *from == tenant);
+        let tables = self.tables.iter();
+        let has_some = move |table: &Table| table.iter().any(|(_, row)| leaves(&row));
+        tables.filter(move |(_, table)| has_some(table)).map(|(id, _)| *id)
+    }
+
     /// Takes everything from a tenant, on all switches.
     pub fn remove_tenant(&mut self, tenant: u32) -> Vec<PageId> {
         let ids: Vec<SwitchId> = self.tables.keys().copied().collect();

@@ -48,6 +48,7 @@ pub fn create(view: &View<'_>, spec: TenantSpec, fresh: Secret) -> Result<Change
              is to be reused (--reuse)"
         )));
     }
+    check_is_clear(view, id)?;
     if tenants.len() >= TENANTS_MAX {
         return Err(conflict(format!(
             "there are {TENANTS_MAX} tenants already, which is the most"
@@ -58,6 +59,7 @@ pub fn create(view: &View<'_>, spec: TenantSpec, fresh: Secret) -> Result<Change
     let tenant =
         Tenant { hash_secret: Some(secret.clone()), secret, terms: spec.into(), ..Tenant::new(id) };
     check(view, &tenant)?;
+    check_kernels(view, &tenant)?;
     let guaranteed = view.memory.try_to_place(&tenant, &view.around)?;
     let detail = format!(
         "tenant {id} {:?}, quota {}, policy {}, rate {}",
@@ -67,6 +69,18 @@ pub fn create(view: &View<'_>, spec: TenantSpec, fresh: Secret) -> Result<Change
         tenant.terms.rate
     );
     Ok(Change { guaranteed: Some(guaranteed), ..Change::of(tenant, "tenant.create", detail) })
+}
+
+/// Refuses a number whose former tenant a switch may still have: of two setups only the later is
+/// told to it, and it would take the new tenant for the old one, with all that is on its pages.
+fn check_is_clear(view: &View<'_>, id: u32) -> Result<(), Refusal> {
+    let Some(switch) = view.memory.leaving(id).into_iter().next() else { return Ok(()) };
+    let name = view.around.switches.get(switch).map(|switch| &*switch.known().name);
+    let name = name.unwrap_or_default();
+    Err(conflict(format!(
+        "tenant {id}: switch {switch} ({name}) has not said yet that nothing of the removed tenant is left there: try \
+         again when it has been attached for a moment, or, if it is gone for good, shortstop topology forget {switch}"
+    )))
 }
 
 /// Changes a tenant; see [`crate::admin::Admin::change_tenant`].
@@ -84,6 +98,10 @@ pub fn change(view: &View<'_>, id: u32, change: TenantChange) -> Result<Change, 
     }
     check(view, &after)?;
     let new_discipline = after.terms.discipline != before.terms.discipline;
+    // What it has already is not refused, whatever came to be attached since.
+    if new_discipline || before.terms.write_back_ms == 0 && after.terms.write_back_ms > 0 {
+        check_kernels(view, &after)?;
+    }
     match new_discipline {
         true => check_may_leave(view, id)?,
         false => check_fixed(view, before, &after)?,
@@ -309,7 +327,6 @@ fn check(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
         let checked = discipline.check_options(&tenant.terms.options);
         checked.map_err(|e| invalid(format!("{of}: {e}")))?;
     }
-    check_kernels(view, tenant)?;
     view.around.may_use(&tenant.terms.stores).map_err(|e| invalid(format!("{of}: {e}")))?;
     let is_known = |store: &SocketAddr| view.around.stores().any(|known| known == *store);
     if let Some(store) = tenant.terms.stores.iter().find(|store| !is_known(store)) {

@@ -252,6 +252,11 @@ impl Memory {
         held.filter(|(page, _)| is_hot(*page)).count() as u32
     }
 
+    /// The switches that have not said yet that what was taken from a tenant is clear.
+    pub fn leaving(&self, tenant: u32) -> Vec<SwitchId> {
+        self.ledger.leaving(tenant).collect()
+    }
+
     /// Pages of a tenant that may hold items. Where its items are changing, or the switch did not
     /// say which of its pages hold any, all may.
     pub fn occupied(&self, tenant: u32, around: &Surroundings<'_>) -> BTreeSet<PageId> {

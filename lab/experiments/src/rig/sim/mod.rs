@@ -271,6 +271,9 @@ impl Machines for Sim {
         let terms = types::Terms::default().changed_by(tenant.terms(clients));
         let spec = types::TenantSpec { id: Some(tenant.id), reuse: true, ..terms.into() };
         let fresh = Secret(self.secrets.borrow_mut().random());
+        while !self.look(|core| core.is_clear_of(tenant.id))? {
+            self.wait(Duration::from_millis(1))?;
+        }
         let said = self.ask(|core, asked| core.create_tenant(asked, spec, fresh))?;
         entry_of(tenant.id, &serde_json::to_value(said)?)
     }

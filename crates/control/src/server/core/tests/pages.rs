@@ -37,6 +37,24 @@ fn a_switch_that_is_gone_for_good_is_forgotten() {
     assert_eq!(stage.placed(store), Some(vec![(1, 1)]));
 }
 
+/// Its number may be another's later, and a controller that restarts believes what is written.
+#[test]
+fn what_a_forgotten_switch_held_does_not_come_back_with_a_write_that_failed() {
+    let mut stage = Stage::new(4);
+    stage.create(1, 2).unwrap();
+    stage.settle();
+    stage.core.detach(stage.now, stage.stream);
+    let stream = stage.core.attach(stage.now, &hello(1, 4)).unwrap();
+    stage.holds(stream, vec![TenantKeys { tenant: 1, keys: vec!["k".into()] }]);
+    let (batch, _) = stage.core.take_batch(true);
+    assert!(batch.items.iter().any(|(switch, _, held)| *switch == 1 && *held));
+    stage.core.detach(stage.now, stream);
+    stage.core.forget_switch(ASKED, 1).unwrap();
+    stage.core.put_back(batch);
+    let (next, _) = stage.core.take_batch(true);
+    assert!(!next.items.is_empty() && next.items.iter().all(|(.., held)| !held));
+}
+
 #[test]
 fn a_page_table_is_sent_when_it_is_durable_and_not_before() {
     let mut stage = Stage::new(4);

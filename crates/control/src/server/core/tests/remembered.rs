@@ -255,6 +255,9 @@ fn what_is_remembered_outlives_the_controller_and_the_tenant() {
     assert_eq!(stage.noted(), known);
     let remove = |view: &View<'_>| changes::remove(view, 7);
     stage.core.change(ASKED, remove).unwrap();
+    // Nobody asks a switch that is gone for good whether it is clear.
+    stage.core.forget_switch(ASKED, 1).unwrap();
+    stage.attach_as(2, "spine");
     stage.write();
     let mut stage = Stage::new(std::mem::take(&mut stage.loaded));
     stage.create();

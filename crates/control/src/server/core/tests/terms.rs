@@ -49,6 +49,19 @@ fn a_discipline_that_kernels_refuse_is_refused_with_their_reason() {
 }
 
 #[test]
+fn what_a_tenant_has_is_not_refused_for_a_switch_that_came_later() {
+    let mut stage = Stage::new(10);
+    stage.create_as(of(1, "truth", 1)).unwrap();
+    stage.create(2, 1).unwrap();
+    stage.attach_without(2, &["truth"]);
+    let rate = TenantChange { rate: Some(5), ..TenantChange::default() };
+    stage.change(1, rate).unwrap();
+    let truth = TenantChange { discipline: Some("truth".into()), ..TenantChange::default() };
+    let refused = stage.change(2, truth).unwrap_err();
+    assert!(refused.message.contains("discipline truth does not run here"), "{refused}");
+}
+
+#[test]
 fn a_tenant_of_the_cluster_file_is_removed_once_the_file_has_it_no_more() {
     let mut stage = Stage::new(10);
     stage.create(1, 2).unwrap();

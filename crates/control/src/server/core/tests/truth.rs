@@ -138,3 +138,20 @@ fn what_is_nowhere_else_stays_on_its_switch_whatever_the_policy_says() {
     assert_eq!(placed(&stage, 1), [(1, 2), (2, 2)]);
     assert_eq!(placed(&stage, 2), [(1, 1), (2, 1), (3, 2)]);
 }
+
+/// A switch is told the newest setup alone: it would take a tenant of the same number for the one
+/// before, and keep all of its items.
+#[test]
+fn a_number_is_given_again_when_every_switch_is_clear_of_its_tenant() {
+    let mut stage = Stage::new(8);
+    stage.create_as(of(1, "truth", 4)).unwrap();
+    stage.settle();
+    stage.core.change(ASKED, |view| changes::remove(view, 1)).unwrap();
+    let again = TenantSpec { reuse: true, ..of(1, "truth", 4) };
+    let refused = stage.create_as(again.clone()).unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Conflict);
+    assert!(refused.message.contains("switch 1 (tor 1)"), "{refused}");
+    stage.settle();
+    assert!(stage.setup.tenants.is_empty());
+    assert_eq!(stage.create_as(again), Ok(1));
+}
