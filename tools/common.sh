@@ -45,6 +45,17 @@ find_clang() {
 	[ "${major:-0}" -ge 15 ] && say clang
 }
 
+# Compiles the programs and these packages' tests (`--workspace`: all); cargo's messages go into the
+# file. All of it in one go: one after the other, both would have what they share with other
+# features, and compile it twice.
+#     build_tests FILE --workspace
+build_tests() {
+	messages=$1
+	shift
+	[ "$*" = --workspace ] || tools/cargo build || return 1
+	tools/cargo test --no-run --message-format json "$@" >"$messages"
+}
+
 # Of what `cargo test --no-run --message-format json` wrote into this file: each test program's
 # folder, which it runs in, and where it is.
 test_programs() {
