@@ -87,4 +87,8 @@ pub struct NewSecret {
     /// Is accepted too, until the rotation is finished; absent: no other is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub also_secret: Option<String>,
+    /// Switches and stores that were not told yet, a line each: they go by the secrets before this
+    /// step until they are attached to the controller.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_told: Vec<String>,
 }

@@ -21,8 +21,10 @@ use crate::admin::{Admin, KeyFilter, PageFilter, Refusal};
 /// How long who makes a tenant anew waits for the switches to be clear of the removed one. Those
 /// that are attached take some milliseconds.
 const CLEAR_WITHIN: Duration = Duration::from_secs(2);
-/// How often it looks.
-const CLEAR_POLL: Duration = Duration::from_millis(5);
+/// How long who changes a secret waits for those that are to learn of it.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
+/// How often these look.
+const POLL: Duration = Duration::from_millis(5);
 
 /// A secret that nobody knows.
 fn fresh() -> Secret {
@@ -61,11 +63,23 @@ impl SharedCore {
         Ok(result)
     }
 
+    /// Who was not told yet what is valid now; those that are attached have some time.
+    async fn not_told(&self) -> Result<Vec<String>, Refusal> {
+        let until = Instant::now() + TOLD_WITHIN;
+        loop {
+            let not_told = self.leading(|core| core.not_told())?;
+            if not_told.is_empty() || Instant::now() >= until {
+                return Ok(not_told);
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
     /// Returns when no switch has anything of a removed tenant any longer, or soon.
     async fn until_clear(&self, id: u32) -> Result<(), Refusal> {
         let until = Instant::now() + CLEAR_WITHIN;
         while !self.leading(|core| core.is_clear_of(id))? && Instant::now() < until {
-            tokio::time::sleep(CLEAR_POLL).await;
+            tokio::time::sleep(POLL).await;
         }
         Ok(())
     }
@@ -115,11 +129,13 @@ impl Admin for SharedCore {
     }
 
     async fn rotate_secret(&self, who: &str, id: u32) -> Result<NewSecret, Refusal> {
-        self.make(who, |core, asked| core.rotate_secret(asked, id, fresh())).await
+        let new = self.make(who, |core, asked| core.rotate_secret(asked, id, fresh())).await?;
+        Ok(NewSecret { not_told: self.not_told().await?, ..new })
     }
 
     async fn finish_rotation(&self, who: &str, id: u32) -> Result<NewSecret, Refusal> {
-        self.make(who, |core, asked| core.finish_rotation(asked, id)).await
+        let new = self.make(who, |core, asked| core.finish_rotation(asked, id)).await?;
+        Ok(NewSecret { not_told: self.not_told().await?, ..new })
     }
 
     async fn credentials(&self, id: u32) -> Result<String, Refusal> {

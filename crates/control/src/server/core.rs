@@ -369,6 +369,11 @@ impl Core {
         Ok(self.view().topology())
     }
 
+    /// The switches and stores that were not sent what is valid now: they go on by what they know.
+    pub fn not_told(&self) -> Vec<String> {
+        self.exchange.not_told(self.cluster.version())
+    }
+
     /// Whether every switch has said that nothing of a removed tenant is left on it.
     pub fn is_clear_of(&self, tenant: u32) -> bool {
         self.memory.leaving(tenant).is_empty()

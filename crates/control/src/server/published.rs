@@ -22,6 +22,11 @@ impl PublishedCluster {
         }
     }
 
+    /// Its version.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     /// With its version, if everything up to `durable` is written and that is enough.
     pub fn safe(&self, durable: u64) -> Option<(u64, &Cluster)> {
         (durable >= self.safe_after).then_some((self.version, &self.cluster))

@@ -94,6 +94,14 @@ impl Stores {
         self.streams.get(&id)?.store
     }
 
+    /// The stores that were not sent the cluster of this version, in the order of their addresses.
+    pub fn behind(&self, version: u64) -> impl Iterator<Item = SocketAddr> {
+        let has = move |stream: &Stream| stream.cluster == Some(version);
+        let told: BTreeSet<SocketAddr> =
+            self.streams.values().filter(|stream| has(stream)).filter_map(|s| s.store).collect();
+        self.boxes.keys().copied().filter(move |store| !told.contains(store))
+    }
+
     /// Takes a message for a store, if all before it about the tenant were taken.
     ///
     /// # Errors

@@ -370,7 +370,14 @@ fn rotated(new: &NewSecret) -> String {
                 "  also accepted   {also}\n\nonce its clients have the new one: shortstop tenant rotate {id} --finish\n"
             );
         }
-        None => out += "  no other is accepted\n",
+        None if new.not_told.is_empty() => out += "  no other is accepted\n",
+        None => {}
+    }
+    if !new.not_told.is_empty() {
+        let who = new.not_told.join(", ");
+        out += &format!(
+            "\nnot told yet, and going by the secrets before: {who}\nattach these to the controller; a switch that is gone for good: shortstop topology forget ID\n"
+        );
     }
     out
 }

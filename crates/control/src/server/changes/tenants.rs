@@ -243,6 +243,7 @@ pub fn new_secret(tenant: &Tenant) -> NewSecret {
         tenant: tenant.id,
         secret: tenant.secret.clone(),
         also_secret: tenant.also_secret.clone(),
+        not_told: vec![],
     }
 }
 

@@ -285,6 +285,17 @@ impl Exchange {
         self.stores.next(stream, cluster, memory.rooms())
     }
 
+    /// The switches and stores that were not sent what is valid now, that cluster among it.
+    pub fn not_told(&self, cluster: u64) -> Vec<String> {
+        let behind = self.switches.iter().filter(|(_, switch)| !switch.has_newest_setup());
+        let switches = behind.map(|(id, switch)| match &*switch.known().name {
+            "" => format!("switch {id}"),
+            name => format!("switch {id} ({name})"),
+        });
+        let stores = self.stores.behind(cluster).map(|store| format!("store {store}"));
+        switches.chain(stores).collect()
+    }
+
     // ---- disciplines
 
     /// Time passed.

@@ -181,6 +181,12 @@ impl Switch {
         self.stream.as_ref().is_some_and(|s| s.greeted)
     }
 
+    /// Whether it was sent the setup that it is to have.
+    pub fn has_newest_setup(&self) -> bool {
+        let wanted = self.setup.as_ref().map(|wanted| wanted.version);
+        self.stream.as_ref().is_some_and(|s| s.greeted && s.setup_sent == wanted)
+    }
+
     /// Where packets for it go, if it said so since this controller leads.
     pub fn address(&self) -> Option<IpAddr> {
         self.address

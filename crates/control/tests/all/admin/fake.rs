@@ -45,7 +45,7 @@ fn view(id: u32, secrets: bool) -> TenantView {
 }
 
 fn secret(tenant: u32) -> NewSecret {
-    NewSecret { tenant, secret: "1".repeat(32), also_secret: None }
+    NewSecret { tenant, secret: "1".repeat(32), also_secret: None, not_told: vec![] }
 }
 
 fn page() -> PageView {

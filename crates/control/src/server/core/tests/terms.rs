@@ -149,6 +149,32 @@ fn a_rotation_keeps_the_seed_of_hashes() {
     assert_eq!((after.hash, after.also), (secrets.hash, wire::Secret::NONE));
 }
 
+#[test]
+fn who_was_not_told_of_a_secret_is_named() {
+    let mut stage = Stage::new(8);
+    stage.create(1, 1).unwrap();
+    stage.settle();
+    let store = stage.core.view().around.stores().next();
+    let store =
+        store.map(|address| StoreHello { address: address.to_string(), ..StoreHello::default() });
+    let stores: Vec<_> = store.iter().map(|hello| stage.core.store_came(hello)).collect();
+    let told = |stage: &mut Stage| {
+        stage.settle();
+        for store in &stores {
+            while stage.core.next_for_store(*store).is_some() {}
+        }
+        stage.core.not_told()
+    };
+    assert_eq!(told(&mut stage), [""; 0]);
+    let rotate = |view: &View<'_>| changes::rotate_secret(view, 1, Secret([8; 16]));
+    stage.core.change(ASKED, rotate).unwrap();
+    assert!(stage.core.not_told().contains(&"switch 1 (tor 1)".into()), "it is not sent yet");
+    assert_eq!(told(&mut stage), [""; 0]);
+    stage.core.detach(stage.now, stage.stream);
+    stage.core.change(ASKED, |view| changes::finish_rotation(view, 1)).unwrap();
+    assert_eq!(told(&mut stage), ["switch 1 (tor 1)"]);
+}
+
 fn hex_of(text: &str) -> [u8; 16] {
     let mut bytes = [0; 16];
     hex::decode_to_slice(text, &mut bytes).unwrap();
