@@ -8,6 +8,7 @@ mod pages;
 mod placement;
 mod programs;
 mod rack;
+mod setup;
 mod topologies;
 
 // The disciplines' programs as native code need what runs them, where the registry is linked.
