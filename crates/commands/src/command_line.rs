@@ -3,8 +3,14 @@
 
 use std::{io::IsTerminal, process::ExitCode};
 
+use anyhow::{anyhow, bail};
 use clap::Parser;
-use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{
+    Layer,
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
 
 /// Status of a command line that is not understood.
 const USAGE: u8 = 2;
@@ -75,16 +81,26 @@ pub fn give_memory_back() {
 
 fn log_to_stderr(filter: Option<&str>, unattended: &str) -> anyhow::Result<()> {
     let on_terminal = std::io::stderr().is_terminal();
-    let filter = filter.unwrap_or(if on_terminal { "info" } else { unattended });
-    let targets: Targets = filter
-        .parse()
-        .map_err(|e| anyhow::anyhow!("--log {filter:?}: {e}; expected for example `info`"))?;
+    let filter = filter.filter(|filter| !filter.is_empty());
+    let targets = targets(filter.unwrap_or(if on_terminal { "info" } else { unattended }))?;
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(on_terminal)
         .with_target(false);
     tracing_subscriber::registry().with(lines.with_filter(targets)).init();
     Ok(())
+}
+
+/// What a filter lets through. By itself any word would be taken for a target, and nothing else
+/// logged.
+fn targets(filter: &str) -> anyhow::Result<Targets> {
+    const EXPECTED: &str = "expected error, warn, info, debug, trace, off or TARGET=LEVEL";
+    let is_level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok();
+    let is_one = |part: &str| part.contains('=') || part.contains("::") || is_level(part);
+    if !filter.split(',').all(is_one) {
+        bail!("--log {filter:?}: {EXPECTED}");
+    }
+    filter.parse().map_err(|e| anyhow!("--log {filter:?}: {e}; {EXPECTED}"))
 }
 
 fn is_help(error: &clap::Error) -> bool {

@@ -8,6 +8,15 @@ use super::support::{files, shortstop_with};
 const BAD: &[(&str, u8, &[&str])] = &[
     ("frobnicate", 2, &["frobnicate"]),
     ("--log a=b=c get --server 127.0.0.1:1 k", 2, &["--log", "a=b=c"]),
+    (
+        "--log warning audit",
+        1,
+        &["--log \"warning\": expected error, warn, info, debug, trace, off"],
+    ),
+    ("--log inof audit", 1, &["--log \"inof\": expected", "TARGET=LEVEL"]),
+    ("--log 9 audit", 1, &["--log \"9\": expected"]),
+    ("--log debug, audit", 1, &["--log \"debug,\": expected"]),
+    ("SHORTSTOP_LOG=warning audit", 1, &["--log \"warning\": expected"]),
     // switch
     ("switch --state-dir state", 1, &["--interface", "at least one"]),
     ("switch --interface lo --id 0", 2, &["--id", "0", "1..=32767"]),
@@ -92,6 +101,21 @@ const BAD: &[(&str, u8, &[&str])] = &[
         "control --cluster good.toml --state state --listen 192.0.2.1:7999 --insecure",
         1,
         &["WARN", "--insecure", "192.0.2.1:7999", "other machines", "cannot listen"],
+    ),
+    (
+        "--log  control --cluster good.toml --state state --listen 192.0.2.1:7999 --insecure",
+        1,
+        &["WARN", "--insecure", "cannot listen"],
+    ),
+    (
+        "SHORTSTOP_LOG= control --cluster good.toml --state state --listen 192.0.2.1:7999 --insecure",
+        1,
+        &["WARN", "--insecure", "cannot listen"],
+    ),
+    (
+        "--log control::serve,warn control --cluster good.toml --state state --listen 192.0.2.1:7999 --insecure",
+        1,
+        &["WARN", "--insecure", "cannot listen"],
     ),
     // what asks a controller, and tokens
     ("tenant list --control http://127.0.0.1:1", 1, &["http://127.0.0.1:1", "shortstop control"]),
