@@ -6,7 +6,11 @@ use anyhow::{anyhow, bail};
 use api::{AdminRequest, JSON, types::LIST_MAX};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{command_line::end_when_unread, reach::Reach};
+use crate::{
+    command_line::end_when_unread,
+    output::{print, print_line},
+    reach::Reach,
+};
 
 /// Most lists of [`LIST_MAX`] entries that one command fetches.
 const LISTS_MAX: usize = 100;
@@ -102,7 +106,7 @@ impl Api {
     /// Prints `value` as JSON if that was asked for, as `text` otherwise.
     ///
     /// # Errors
-    /// Never in practice: plain data is always valid JSON.
+    /// It cannot be written.
     pub fn print<T: Serialize>(
         &self,
         value: &T,
@@ -110,9 +114,9 @@ impl Api {
     ) -> anyhow::Result<ExitCode> {
         end_when_unread();
         if self.json {
-            println!("{}", serde_json::to_string_pretty(value)?);
+            print_line(serde_json::to_string_pretty(value)?)?;
         } else {
-            print!("{}", text(value));
+            print(text(value))?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -12,8 +12,12 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
+use crate::output::is_unread;
+
 /// Status of a command line that is not understood.
 const USAGE: u8 = 2;
+/// As a shell says of a command that SIGPIPE has ended.
+const UNREAD: u8 = 128 + 13;
 
 /// A program's command line.
 pub trait CommandLine: Parser {
@@ -53,6 +57,7 @@ pub fn main<C: CommandLine>(words: impl IntoIterator<Item = std::ffi::OsString>)
     let failure = line.failure();
     match log_to_stderr(line.log(), C::LOG).and_then(|()| line.run()) {
         Ok(code) => code,
+        Err(error) if is_unread(&error) => ExitCode::from(UNREAD),
         Err(error) => {
             eprintln!("{}: {}", C::NAME, with_causes(&error));
             failure

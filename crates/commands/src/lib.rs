@@ -5,10 +5,13 @@
 //! Beside the commands of the two programs those call it that disciplines bring: each is registered
 //! as a [`DisciplineCommand`], so that the program knows none of them by name.
 
+#![deny(clippy::print_stdout)]
+
 pub mod api;
 pub mod command_line;
 pub mod common;
 mod discipline;
+pub mod output;
 pub mod reach;
 pub mod secrets;
 pub mod target;

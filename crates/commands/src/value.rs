@@ -1,16 +1,15 @@
 //! Values as commands read and print them.
 
-use std::{
-    io::{Read, Write},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{io::Read, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use client::Value;
 use wire::MAX_VALUE_MOST;
 
-use crate::target::not_found;
+use crate::{
+    output::{self, print_line},
+    target::not_found,
+};
 
 /// A value from standard input. One byte more than any cluster takes is read, so that too much is
 /// refused by the usual message.
@@ -39,17 +38,15 @@ pub fn print(
     json: bool,
     raw: bool,
 ) -> anyhow::Result<ExitCode> {
-    let mut out = std::io::stdout().lock();
     if json {
-        writeln!(out, "{}", to_json(value, took))?;
+        print_line(to_json(value, took))?;
     }
     let Some(value) = value else { return Ok(not_found()) };
     if !json {
-        out.write_all(&value.bytes)?;
+        output::print(&value.bytes)?;
         if !raw {
-            out.write_all(b"\n")?;
+            output::print("\n")?;
         }
-        out.flush()?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -226,13 +226,18 @@ pub fn make(name: &str, role: Role) -> Result<NewToken, String> {
     Ok(NewToken { token, entry })
 }
 
-/// Makes a token, and adds its lines to a token file, which is made if it is not there, for its
-/// owner alone.
+/// Makes a token, adds its lines to a token file, which is made if it is not there, for its owner
+/// alone, and hands the token out. The file is as it was if that fails: nobody has the token then.
 ///
 /// # Errors
 /// [`TokenError`] if the file cannot be used, or would not be usable with that name in it; nothing
-/// was written then.
-pub fn add(path: &Path, name: &str, role: Role) -> Result<NewToken, TokenError> {
+/// was written then. In its place, why the token could not be handed out.
+pub fn add<E>(
+    path: &Path,
+    name: &str,
+    role: Role,
+    hand_out: impl FnOnce(&NewToken) -> Result<(), E>,
+) -> Result<Result<(), E>, TokenError> {
     let error = |reason: String| TokenError { path: path.into(), reason, unread: false };
     let text = match Tokens::load(path) {
         Ok(_) => {
@@ -245,19 +250,29 @@ pub fn add(path: &Path, name: &str, role: Role) -> Result<NewToken, TokenError> 
     let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     let entry = format!("{gap}{}", made.entry);
     Tokens::parse(&(text + &entry)).map_err(error)?;
+    let is_new = !path.exists();
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-    let written = file.and_then(|file| append(&file, entry.as_bytes()));
-    written.map_err(|e| error(format!("cannot be written: {e}")))?;
-    Ok(made)
+    let written = file.and_then(|file| Ok((append(&file, entry.as_bytes())?, file)));
+    let (before, file) = written.map_err(|e| error(format!("cannot be written: {e}")))?;
+    let handed_out = hand_out(&made);
+    if handed_out.is_err() {
+        let undone = match is_new {
+            true => std::fs::remove_file(path),
+            false => file.set_len(before),
+        };
+        undone.map_err(|e| error(format!("has the entry of a token that nobody has: {e}")))?;
+    }
+    Ok(handed_out)
 }
 
 /// Adds to a file, which is as it was if that fails: with half an entry in it nothing of it could
-/// be used any more.
-fn append(mut file: &File, entry: &[u8]) -> std::io::Result<()> {
+/// be used any more. How long it was.
+fn append(mut file: &File, entry: &[u8]) -> std::io::Result<u64> {
     let before = file.metadata()?.len();
-    file.write_all(entry).and_then(|()| file.sync_all()).inspect_err(|_| {
+    let written = file.write_all(entry).and_then(|()| file.sync_all()).inspect_err(|_| {
         let _ = file.set_len(before);
-    })
+    });
+    written.map(|()| before)
 }
 
 /// Whether there is no such file, or nothing in it.
@@ -359,21 +374,33 @@ mod tests {
     fn what_cannot_be_added_leaves_the_file_as_it_was() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens.toml");
-        let first = add(&path, "ops", Role::Admin).unwrap();
-        let second = add(&path, "shop", Role::Tenant(7)).unwrap();
+        let added = |name: &str, role| {
+            let mut token = String::new();
+            let hand_out = |made: &NewToken| {
+                token.clone_from(&made.token);
+                Ok::<_, ()>(())
+            };
+            add(&path, name, role, hand_out).map(|_| token)
+        };
+        // Nobody has it: there is no such file then.
+        assert_eq!(add(&path, "ops", Role::Admin, |_| Err("full")).unwrap(), Err("full"));
+        assert!(!path.exists());
+        let first = added("ops", Role::Admin).unwrap();
+        let second = added("shop", Role::Tenant(7)).unwrap();
         let tokens = Tokens::load(&path).unwrap();
-        assert_eq!(tokens.find(&first.token).unwrap().caller.role(), Role::Admin);
-        assert_eq!(tokens.find(&second.token).unwrap().caller.role(), Role::Tenant(7));
+        assert_eq!(tokens.find(&first).unwrap().caller.role(), Role::Admin);
+        assert_eq!(tokens.find(&second).unwrap().caller.role(), Role::Tenant(7));
         let before = std::fs::read_to_string(&path).unwrap();
         for (name, says) in [("ops", "is listed twice"), ("", "expected a name")] {
-            let error = add(&path, name, Role::Viewer).err().unwrap().to_string();
+            let error = added(name, Role::Viewer).err().unwrap().to_string();
             assert!(error.contains(says) && error.contains("tokens.toml"), "{error}");
         }
+        assert_eq!(add(&path, "other", Role::Viewer, |_| Err("full")).unwrap(), Err("full"));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
         // An error message that went into it as text is said, not added to.
         let wrong = before + "error: role tenant: expected --tenant ID\n";
         std::fs::write(&path, &wrong).unwrap();
-        let error = add(&path, "rack", Role::Switch(None)).err().unwrap().to_string();
+        let error = added("rack", Role::Switch(None)).err().unwrap().to_string();
         assert!(error.contains("line "), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), wrong);
     }

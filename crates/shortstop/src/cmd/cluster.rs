@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
-use commands::{common::socket_address, secrets};
+use commands::{command_line::end_when_unread, common::socket_address, output::print, secrets};
 use serde_json::json;
 use store::slot_map::{NodeAddress, SlotMap};
 use tls::Connector;
@@ -158,7 +158,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     plan.cluster.check()?;
-    print!("{}", if json { plan.to_json()? } else { plan.to_file() });
+    end_when_unread();
+    print(if json { plan.to_json()? } else { plan.to_file() })?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -11,6 +11,7 @@ use clap::Subcommand;
 use commands::{
     command_line::end_when_unread,
     common::{socket_address, stopped},
+    output::{print, print_line},
     reach::Reach,
     secrets,
 };
@@ -130,9 +131,9 @@ async fn show_status(args: StatusArgs) -> anyhow::Result<ExitCode> {
     let reply = status::fetch_from(&endpoint).await.map_err(anyhow::Error::msg)?;
     end_when_unread();
     if args.json {
-        println!("{:#}", status::to_json(&reply));
+        print_line(format_args!("{:#}", status::to_json(&reply)))?;
     } else {
-        print!("{}", status::to_text(&reply));
+        print(status::to_text(&reply))?;
     }
     Ok(ExitCode::SUCCESS)
 }

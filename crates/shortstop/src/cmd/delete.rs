@@ -4,7 +4,10 @@
 
 use std::process::ExitCode;
 
-use commands::target::{Target, not_found};
+use commands::{
+    output::print_line,
+    target::{Target, not_found},
+};
 
 /// Remove a key. Exit status: 0 if it is removed, 1 if there is no such key, 2 after any failure.
 #[derive(clap::Args)]
@@ -22,16 +25,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (deleted, took) = args.target.run(async |client| client.delete(&args.key).await)?;
     if args.target.json {
         let latency_us = took.as_micros() as u64;
-        println!(
-            "{}",
-            serde_json::json!({ "deleted": deleted, "from": "store", "latency_us": latency_us })
-        );
+        print_line(
+            serde_json::json!({ "deleted": deleted, "from": "store", "latency_us": latency_us }),
+        )?;
     }
     if !deleted {
         return Ok(not_found());
     }
     if !args.target.json {
-        println!("deleted");
+        print_line("deleted")?;
     }
     Ok(ExitCode::SUCCESS)
 }

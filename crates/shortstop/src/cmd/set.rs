@@ -4,7 +4,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use client::Condition;
-use commands::{common::time, target::Target, value::read_stdin};
+use commands::{common::time, output::print_line, target::Target, value::read_stdin};
 
 /// Write the value of a key and print its new version.
 #[derive(clap::Args)]
@@ -68,9 +68,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let latency_us = took.as_micros() as u64;
         let json =
             serde_json::json!({ "version": version, "from": "store", "latency_us": latency_us });
-        println!("{json}");
+        print_line(json)?;
     } else {
-        println!("version {version}");
+        print_line(format_args!("version {version}"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

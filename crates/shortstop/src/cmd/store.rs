@@ -14,6 +14,7 @@ use api::{
 use commands::{
     command_line::end_when_unread,
     common::{moment, size, socket_address, stopped},
+    output::print,
     reach::Credentials,
     secrets,
 };
@@ -260,7 +261,7 @@ fn print_status(options: &Status) -> anyhow::Result<ExitCode> {
     } else {
         describe(&status)?
     };
-    print!("{text}");
+    print(text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,7 +9,12 @@ use std::{io::Write, net::IpAddr, path::PathBuf, process::ExitCode};
 
 use agent::{Agent, Ending, Options, ProgramPlace, status::Mode};
 use clap::Subcommand;
-use commands::{command_line::end_when_unread, common::stopped, reach::Reach};
+use commands::{
+    command_line::end_when_unread,
+    common::stopped,
+    output::{print, print_line},
+    reach::Reach,
+};
 use dataplane::{Counters, Home, LoanCounts, Loops, SourceCheck};
 
 use super::table::table;
@@ -237,10 +242,10 @@ fn check(args: &Serve) -> anyhow::Result<ExitCode> {
     end_when_unread();
     if args.json {
         let programs: Vec<_> = checked.iter().map(as_json).collect();
-        println!("{}", serde_json::to_string_pretty(&programs)?);
+        print_line(serde_json::to_string_pretty(&programs)?)?;
     } else {
         let rows: Vec<_> = checked.iter().map(as_row).collect();
-        print!("{}", table(&["program", "of", "verifier steps", "ms", "refused for"], &rows));
+        print(table(&["program", "of", "verifier steps", "ms", "refused for"], &rows))?;
     }
     let is_whole = checked.iter().all(|program| program.verdict.is_ok());
     Ok(ExitCode::from(u8::from(!is_whole)))
@@ -288,29 +293,39 @@ fn status(args: &Status) -> anyhow::Result<()> {
     let read = |name: &String| agent::status::read(name, disciplines::all());
     let reports = names.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&reports)?);
+        print_line(serde_json::to_string_pretty(&reports)?)
     } else if reports.is_empty() {
-        println!("no switch on this machine; `shortstop switch --interface IF` starts one");
+        print_line("no switch on this machine; `shortstop switch --interface IF` starts one")
     } else {
-        reports.iter().for_each(print);
+        print(reports.iter().map(describe).collect::<anyhow::Result<String>>()?)
     }
-    Ok(())
 }
 
-fn print(report: &agent::status::Status) {
+/// What `status` says of a switch.
+fn describe(report: &agent::status::Status) -> anyhow::Result<String> {
+    use std::fmt::Write as _;
+    let mut text = String::new();
     let soft = match report.mode {
         Mode::Kernel => "",
         Mode::Soft => ", soft",
     };
-    println!("switch {} (id {}{soft}) on {}", report.name, report.id, report.interfaces.join(", "));
+    writeln!(
+        text,
+        "switch {} (id {}{soft}) on {}",
+        report.name,
+        report.id,
+        report.interfaces.join(", ")
+    )?;
     match report.agent {
-        Some(process) => println!("  agent      process {process}"),
-        None => println!(
+        Some(process) => writeln!(text, "  agent      process {process}"),
+        None => writeln!(
+            text,
             "  agent      none runs: the programs serve what they have, and nothing else is cached; start it again, as \
              `systemctl start shortstop-switch` does"
         ),
-    }
-    println!(
+    }?;
+    writeln!(
+        text,
         "  items      {} ({} with a valid value) in {} of {} pages, {} slots, {:.1} MB",
         report.items,
         report.valid_items,
@@ -318,17 +333,18 @@ fn print(report: &agent::status::Status) {
         report.pages,
         report.slots,
         report.memory_bytes as f64 / 1e6
-    );
-    println!(
+    )?;
+    writeln!(
+        text,
         "  reads      {}, answered here {} ({:.1} %)",
         report.reads,
         report.hits,
         report.hit_ratio * 100.0
-    );
+    )?;
     for (tenant, words) in &report.parameters {
         if *tenant != wire::TENANT_SYSTEM {
             let words = words.map(|word| word.to_string()).join(" ");
-            println!("  tenant     {tenant}: parameters {words}");
+            writeln!(text, "  tenant     {tenant}: parameters {words}")?;
         }
     }
     for lease in &report.leases {
@@ -336,13 +352,14 @@ fn print(report: &agent::status::Status) {
             0 => "none: nothing of this store is served".to_owned(),
             ms => format!("{ms} ms left, term {}", lease.term),
         };
-        println!("  lease      {}: {state}", lease.store);
+        writeln!(text, "  lease      {}: {state}", lease.store)?;
     }
     if report.lent != LoanCounts::default() {
-        println!(
+        writeln!(
+            text,
             "  lent       {} keys answered here, {} kept for other switches, {} given back",
             report.lent.owns, report.lent.keeps, report.lent.sealed
-        );
+        )?;
     }
     if !report.round.ports.is_empty() {
         let round = &report.round;
@@ -350,31 +367,34 @@ fn print(report: &agent::status::Status) {
             Some(cpu) => format!("CPU {cpu}"),
             None => "whichever CPU sends".into(),
         };
-        println!(
+        writeln!(
+            text,
             "  round      {} values go round by {} on {cpu}; parked {} times",
             round.values,
             round.ports.join(", "),
             round.parked
-        );
+        )?;
     }
     for (what, why) in &report.refused {
-        println!("  refused    {what}: {why}");
+        writeln!(text, "  refused    {what}: {why}")?;
     }
     if let Some(lost) = report.lost {
-        println!(
+        writeln!(
+            text,
             "  lost       {} coming in, {} going out, {} on the way to the kernel, {} going round",
             lost.received, lost.sent, lost.passed, lost.recirculated
-        );
+        )?;
     }
-    println!("  counters");
+    writeln!(text, "  counters")?;
     let own = disciplines::all().iter().map(|discipline| discipline.counters);
     for counter in Counters::list(own) {
         let value = report.counters.get(counter.name).copied().unwrap_or(0);
         if value > 0 {
-            println!("    {:<24} {:>12}  {}", counter.name, value, counter.meaning);
+            writeln!(text, "    {:<24} {:>12}  {}", counter.name, value, counter.meaning)?;
         }
     }
-    println!("    (those at zero are left out; --json has all)");
+    writeln!(text, "    (those at zero are left out; --json has all)")?;
+    Ok(text)
 }
 
 fn detach(args: &Detach) -> anyhow::Result<()> {
@@ -393,15 +413,16 @@ fn detach(args: &Detach) -> anyhow::Result<()> {
     let interfaces = dataplane::detach(&home)?;
     agent::status::forget_refused(&args.name);
     end_when_unread();
+    let mut said = String::new();
     if had_agent {
-        println!("switch {}: its agent was stopped", args.name);
+        said += &format!("switch {}: its agent was stopped\n", args.name);
     }
     match left {
         Ok(left) => {
             let told = left.stores - left.mute.len();
             if left.stores > 0 {
-                println!(
-                    "switch {}: {told} of {} stores have their leases back",
+                said += &format!(
+                    "switch {}: {told} of {} stores have their leases back\n",
                     args.name, left.stores
                 );
             }
@@ -415,8 +436,8 @@ fn detach(args: &Detach) -> anyhow::Result<()> {
         Err(error) => eprintln!("leases were not given back, and lapse: {error}"),
     }
     for (interface, _) in interfaces {
-        println!("{interface}: detached");
+        said += &format!("{interface}: detached\n");
     }
-    println!("switch {}: tables removed", args.name);
-    Ok(())
+    said += &format!("switch {}: tables removed\n", args.name);
+    print(said)
 }

@@ -9,6 +9,7 @@ use commands::{
     api::Api,
     command_line::end_when_unread,
     common::{socket_address, time},
+    output::print,
 };
 
 use super::table::{table, yes};
@@ -234,7 +235,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 return api.print(&serde_json::json!({ "cluster": text }), |_| String::new());
             }
             end_when_unread();
-            print!("{text}");
+            print(text)?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -6,8 +6,8 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::bail;
-use commands::command_line::end_when_unread;
-use control::auth::{self, Role};
+use commands::output::print_line;
+use control::auth::{self, NewToken, Role};
 
 /// Makes a token and the lines for the controller's token file, which has only the token's hash.
 #[derive(clap::Args)]
@@ -49,19 +49,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (role, _, Some(_)) => bail!("role {role} has no --switch; only role switch has"),
         (role, ..) => bail!("role {role:?} is not known"),
     };
-    let made = match &args.add {
-        Some(path) => auth::add(path, &args.name, role)?,
-        None => auth::make(&args.name, role).map_err(anyhow::Error::msg)?,
+    let print = |made: &NewToken| match args.json {
+        true => print_line(serde_json::json!({ "token": made.token, "entry": made.entry })),
+        false => print_line(&made.token),
     };
-    end_when_unread();
-    if args.json {
-        let json = serde_json::json!({ "token": made.token, "entry": made.entry });
-        println!("{json}");
-    } else {
-        if args.add.is_none() {
-            eprint!("{}", made.entry);
+    match &args.add {
+        Some(path) => auth::add(path, &args.name, role, print)??,
+        None => {
+            let made = auth::make(&args.name, role).map_err(anyhow::Error::msg)?;
+            if !args.json {
+                eprint!("{}", made.entry);
+            }
+            print(&made)?;
         }
-        println!("{}", made.token);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -161,6 +161,48 @@ fn output_that_nobody_reads_ends_quietly() {
     assert_ne!(output.status.code(), Some(1), "{said}");
 }
 
+/// As on a disk that is full.
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let directory = files("full");
+    let path = directory.join("full.toml");
+    let run = |line: &str, out: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shortstop"));
+        let command = command.args(line.split(' ')).current_dir(&directory).stdin(Stdio::null());
+        command.stdout(out).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let refuses = |line: &str| {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = run(line, full.into()).wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{line}: {said}");
+        let (first, last) = said.trim_end().rsplit_once('\n').unwrap_or(("", &said));
+        assert!(last.starts_with("shortstop: cannot write to standard output: No space"), "{said}");
+        assert!(!said.contains("panicked"), "{line}: {said}");
+        first.to_string()
+    };
+    let _ = std::fs::remove_file(&path);
+    assert_eq!(refuses("token ops admin --add full.toml"), "");
+    assert!(!path.exists());
+    assert!(run("token ops admin --add full.toml", Stdio::null()).wait().unwrap().success());
+    let before = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(refuses("token other viewer --add full.toml --json"), "");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let unread = run("token other viewer --add full.toml", writer.into());
+    let said = String::from_utf8(unread.wait_with_output().unwrap().stderr).unwrap();
+    assert_eq!((said.as_str(), std::fs::read_to_string(&path).unwrap()), ("", before));
+    assert!(refuses("token other viewer").contains("[[token]]"));
+    for line in [
+        "cluster pool --scheme ketama 127.0.0.1:11211",
+        "cluster pool --scheme ketama 127.0.0.1:11211 --json",
+        "switch status",
+        "switch status --json",
+    ] {
+        assert_eq!(refuses(line), "", "{line}");
+    }
+}
+
 /// As on a disk that is full: files are to be no longer than the system says.
 #[test]
 fn a_token_that_there_is_no_room_for_leaves_the_file_as_it_was() {

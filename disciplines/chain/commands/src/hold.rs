@@ -17,6 +17,7 @@ use client::Error;
 use commands::{
     command_line::end_when_unread,
     common::{stopped, time},
+    output::print_line,
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -95,19 +96,20 @@ pub fn elect(args: Elect) -> anyhow::Result<ExitCode> {
     let Some(name) = args.name.clone() else {
         end_when_unread();
         return args.reach.read(async |client| {
+            let mut printed = Ok(());
             let tell = |who: Option<Leader>| {
                 let name = who.map(|who| String::from_utf8_lossy(&who.name).into_owned());
-                match args.reach.json {
-                    true => println!("{}", json!({ "leader": name })),
-                    false => println!("{}", name.as_deref().unwrap_or("(nobody)")),
-                }
-                true
+                printed = match args.reach.json {
+                    true => print_line(json!({ "leader": name })),
+                    false => print_line(name.as_deref().unwrap_or("(nobody)")),
+                };
+                printed.is_ok()
             };
             tokio::select! {
                 told = leader(&client, args.key.as_bytes(), tell, u64::MAX) => told?,
                 () = stopped() => {}
             }
-            Ok(ExitCode::SUCCESS)
+            printed.map(|()| ExitCode::SUCCESS)
         });
     };
     let options = LockOptions {
@@ -143,9 +145,14 @@ async fn hold(
         eprintln!("others hold {key}");
         return Ok(ExitCode::FAILURE);
     };
-    match as_json {
-        true => println!("{}", json!({ "token": held.token() })),
-        false => println!("token {}", held.token()),
+    let told = match as_json {
+        true => print_line(json!({ "token": held.token() })),
+        false => print_line(format_args!("token {}", held.token())),
+    };
+    if told.is_err() {
+        // Nobody knows that it is held.
+        let _ = held.release().await;
+        return told.map(|()| ExitCode::FAILURE);
     }
     if terms.command.is_empty() {
         let lost = tokio::select! {
@@ -321,6 +328,7 @@ mod tests {
 
     #[test]
     #[ignore = "another test starts and kills it"]
+    #[allow(clippy::print_stdout)]
     fn a_holder_that_another_test_kills() {
         let mut child = start(&words(&["/bin/sleep", "600"]), 7).expect("a command");
         println!("\ncommand {}", child.id());

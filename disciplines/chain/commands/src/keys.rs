@@ -5,6 +5,7 @@ use std::{process::ExitCode, time::Instant};
 use client::{Condition, Error};
 use commands::{
     command_line::end_when_unread,
+    output::print_line,
     target::not_found,
     value::{print, read_stdin},
 };
@@ -122,9 +123,9 @@ fn write(reach: &Reach, key: &str, value: &str, condition: Condition) -> anyhow:
     let latency_us = start.elapsed().as_micros() as u64;
     match written {
         Ok(version) if reach.json => {
-            println!("{}", serde_json::json!({ "version": version, "latency_us": latency_us }));
+            print_line(serde_json::json!({ "version": version, "latency_us": latency_us }))?;
         }
-        Ok(version) => println!("version {version}"),
+        Ok(version) => print_line(format_args!("version {version}"))?,
         Err(error) => return refused(error),
     }
     Ok(ExitCode::SUCCESS)

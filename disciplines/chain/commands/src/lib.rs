@@ -1,6 +1,8 @@
 //! `shortstop coord`: keys, locks and elections of tenants whose keys chains of switches hold. The
 //! registry of disciplines hands [`COORD`] to the program.
 
+#![deny(clippy::print_stdout)]
+
 mod hold;
 mod identity;
 mod keys;

@@ -1,10 +1,10 @@
 //! `coord list`: which keys there are.
 
-use std::{collections::BTreeSet, io::Write, process::ExitCode};
+use std::{collections::BTreeSet, process::ExitCode};
 
 use anyhow::{Context, ensure};
 use api::types::{KeyList, LIST_MAX};
-use commands::{api::Api, command_line::end_when_unread};
+use commands::{api::Api, command_line::end_when_unread, output::print_line};
 use serde_json::json;
 
 use crate::reach::Reach;
@@ -75,16 +75,14 @@ fn candidates(
     }
 }
 
-fn print(key: &[u8], version: u64, as_json: bool) -> std::io::Result<()> {
+fn print(key: &[u8], version: u64, as_json: bool) -> anyhow::Result<()> {
     let text = String::from_utf8_lossy(key);
-    let mut out = std::io::stdout().lock();
     match as_json {
         // JSON has no bytes: a key that is no text is given a second time, exactly.
         true if std::str::from_utf8(key).is_err() => {
-            let line = json!({ "key": text, "key_hex": hex::encode(key), "version": version });
-            writeln!(out, "{line}")
+            print_line(json!({ "key": text, "key_hex": hex::encode(key), "version": version }))
         }
-        true => writeln!(out, "{}", json!({ "key": text, "version": version })),
-        false => writeln!(out, "{text}  {version}"),
+        true => print_line(json!({ "key": text, "version": version })),
+        false => print_line(format_args!("{text}  {version}")),
     }
 }

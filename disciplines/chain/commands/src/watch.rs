@@ -1,9 +1,9 @@
 //! `coord watch`.
 
-use std::{io::Write, process::ExitCode};
+use std::process::ExitCode;
 
 use chain_client::KeyState;
-use commands::{command_line::end_when_unread, common::stopped};
+use commands::{command_line::end_when_unread, common::stopped, output::print_line};
 use serde_json::json;
 
 use crate::reach::Reach;
@@ -43,12 +43,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn print(state: &KeyState, as_json: bool) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
     let text = state.value.as_deref().map(String::from_utf8_lossy);
     match (as_json, text) {
-        (true, text) => writeln!(out, "{}", json!({ "version": state.version, "value": text }))?,
-        (false, Some(text)) => writeln!(out, "{} {text}", state.version)?,
-        (false, None) => writeln!(out, "{} (absent)", state.version)?,
+        (true, text) => print_line(json!({ "version": state.version, "value": text })),
+        (false, Some(text)) => print_line(format_args!("{} {text}", state.version)),
+        (false, None) => print_line(format_args!("{} (absent)", state.version)),
     }
-    Ok(out.flush()?)
 }
