@@ -5,7 +5,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// Done at SIGINT or SIGTERM.
+/// Done at SIGINT or SIGTERM, or at SIGHUP, as when the terminal goes, unless that is ignored
+/// (`nohup`).
 pub async fn stopped() {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut int), Ok(mut term)) =
@@ -13,10 +14,26 @@ pub async fn stopped() {
     else {
         return std::future::pending().await;
     };
+    let mut hangup = (!is_hangup_ignored()).then(|| signal(SignalKind::hangup()).ok()).flatten();
+    let hung_up = async {
+        match &mut hangup {
+            Some(hangup) => hangup.recv().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         _ = int.recv() => {}
         _ = term.recv() => {}
+        _ = hung_up => {}
     }
+}
+
+fn is_hangup_ignored() -> bool {
+    // SAFETY: all zeros are one, which the system writes over.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: asks, and changes nothing.
+    let asked = unsafe { libc::sigaction(libc::SIGHUP, std::ptr::null(), &raw mut action) };
+    asked == 0 && action.sa_sigaction == libc::SIG_IGN
 }
 
 /// A time of day as logs have it, in UTC.

@@ -99,6 +99,43 @@ fn a_store_says_what_it_serves_and_when_it_has_no_controller_and_why() {
     controller.says(&["a store follows no longer: ", &address]);
 }
 
+/// As when the session goes that it was started in. A role that is to outlive it ignores that.
+#[test]
+fn a_role_ends_in_order_when_its_terminal_goes_unless_it_ignores_that() {
+    let words = ["store", "--listen", "127.0.0.1:0"];
+    let program = env!("CARGO_BIN_EXE_shortstop");
+    let role = |kept: &str| Role::of(Command::new("env").arg(kept).arg(program).args(words));
+    let signal = |role: &Role, signal| {
+        // SAFETY: signals a child that has not been waited for.
+        assert_eq!(unsafe { libc::kill(role.child.id() as i32, signal) }, 0);
+    };
+    let catches = |role: &Role, signal: i32| {
+        let status = format!("/proc/{}/status", role.child.id());
+        let began = Instant::now();
+        loop {
+            let text = std::fs::read_to_string(&status).unwrap();
+            let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+            if u64::from_str_radix(caught.trim(), 16).unwrap() >> (signal - 1) & 1 == 1 {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "signal {signal}: {caught}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let mut store = role("--default-signal=HUP");
+    catches(&store, libc::SIGHUP);
+    signal(&store, libc::SIGHUP);
+    store.says(&["store has ended", "the next one takes writes"]);
+    assert!(store.child.wait().unwrap().success());
+    let mut store = role("--ignore-signal=HUP");
+    catches(&store, libc::SIGTERM);
+    signal(&store, libc::SIGHUP);
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(store.child.try_wait().unwrap().is_none());
+    signal(&store, libc::SIGTERM);
+    assert!(store.child.wait().unwrap().success());
+}
+
 /// Without a signature, which a store that does not know the tenant cannot make.
 #[test]
 fn a_write_of_a_tenant_that_the_store_does_not_know_is_denied_and_not_in_doubt() {
