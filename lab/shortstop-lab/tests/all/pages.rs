@@ -8,7 +8,7 @@ use std::{
     sync::LazyLock,
 };
 
-use clap::{Parser, error::ErrorKind};
+use clap::{CommandFactory, Parser, error::ErrorKind};
 
 use crate::programs::lab;
 
@@ -227,6 +227,30 @@ fn started_by(manifests: &str) -> Vec<Vec<String>> {
         serde_json::from_str(&format!("[{list}]")).unwrap_or_else(|error| panic!("{error}: {list}"))
     };
     lists.map(list).collect()
+}
+
+/// Asked for no name, `switch status` has nothing to complain of where there is no switch.
+#[test]
+fn a_node_without_its_switch_is_not_ready() {
+    for file in ["daemonset.yaml", "soft-daemonset.yaml"] {
+        let path = project().join("docs/kubernetes").join(file);
+        let text = fs::read_to_string(path).expect("manifests");
+        let started = started_by(&text);
+        let [switch, asked] = &started[..] else { panic!("{file}: {started:?}") };
+        assert!(!switch[2].contains("--name"), "{file}: {switch:?}");
+        let name = switch_name();
+        assert_eq!(asked[..], ["shortstop", "switch", "status", "--name", &name], "{file}");
+        assert!(text.contains("\n  minReadySeconds: "), "{file}: ready at once is no sign");
+    }
+}
+
+/// That of a switch which is given none.
+fn switch_name() -> String {
+    let program = shortstop::cmd::Cli::command();
+    let switch = program.find_subcommand("switch").expect("a command");
+    let name = switch.get_arguments().find(|option| option.get_id() == "name");
+    let default = name.and_then(|name| name.get_default_values().first()).expect("a default");
+    default.to_string_lossy().into_owned()
 }
 
 #[test]
