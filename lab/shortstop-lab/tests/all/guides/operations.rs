@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use clap::CommandFactory;
+
 use super::{
     network::{Network, README, as_it_stands},
     page::Step,
@@ -161,6 +163,22 @@ fn started_by(unit: &str) -> String {
     // The copy of the file that systemd gives to the unit.
     let line = line.replace("%d/cluster.toml", "/etc/shortstop/cluster.toml");
     line.replace("%S", "/var/lib")
+}
+
+/// Who begins by hand, as the README does, and goes on with the unit has the same state.
+#[test]
+fn the_controllers_unit_goes_on_with_the_state_of_one_without_options() {
+    let program = shortstop::cmd::Cli::command();
+    let control = program.find_subcommand("control").expect("a command");
+    let state = control.get_arguments().find(|option| option.get_id() == "state");
+    let default = state.and_then(|state| state.get_default_values().first()).expect("a default");
+    let default = default.to_str().expect("a path");
+    let started = started_by("control");
+    let (_, given) = started.split_once("--state ").expect("a place");
+    assert_eq!(given.split(' ').next(), Some(default));
+    let made = unit_text("control");
+    let made = made.lines().find_map(|line| line.strip_prefix("StateDirectory="));
+    assert_eq!(made.map(|made| format!("/var/lib/{made}")).as_deref(), Some(default));
 }
 
 #[test]
