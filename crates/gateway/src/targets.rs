@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use redis::{ConnectionAddr, IntoConnectionInfo};
 use tls::{Connector, rustls::pki_types::ServerName};
 
@@ -30,10 +30,17 @@ pub(crate) fn target(
         Some(rest) => (true, format!("redis://{rest}")),
         None => (false, format!("redis{behind}")),
     };
-    let info = plain
-        .into_connection_info()
-        .map_err(|error| anyhow::anyhow!("{option}: its address cannot be read: {error}"))?;
+    let shown = text::url::without_login(url);
+    let kind = if url.starts_with("memcached") { "memcached[s]" } else { "redis[s]" };
+    let info = plain.into_connection_info().map_err(|error| {
+        let error = error.to_string().replace("Redis URL", "it");
+        anyhow!("{option} {shown}: expected {kind}://HOST:PORT ({error})")
+    })?;
     let settings = info.redis_settings();
+    let database = settings.db();
+    if !(0..=i64::from(i32::MAX)).contains(&database) {
+        bail!("{option} {shown}: database {database}: expected 0 to {}", i32::MAX);
+    }
     if settings.password().is_some() && password.is_none() {
         tracing::warn!(
             "the password in {option} can be read by every user of this machine: use --backend-password-file"
@@ -75,6 +82,6 @@ pub(crate) fn target(
         named,
         trust,
         login,
-        database: settings.db(),
+        database,
     })
 }

@@ -44,7 +44,7 @@ mod sessions;
 mod tests;
 mod upstream;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use tls::Connector;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -53,7 +53,7 @@ use super::{
     remote::{Command, Health, Outcome, Protocol, Remote, Verb},
 };
 use crate::{Config, OutsideWrites, clock::boot_ns, coherence::Watch};
-pub(crate) use address::{addresses, plain_urls};
+pub(crate) use address::addresses;
 use answers::lost;
 pub(crate) use dial::{Dial, Reader, Writer};
 use eviction::{Eviction, MARKS};
@@ -102,10 +102,8 @@ pub(crate) async fn connect(
             (dial, sentinels.anywhere(), Guide::Sentinels(sentinels))
         }
         (None, slots) => {
-            let (is_secure, plain) = plain_urls(url)?;
+            let (is_secure, given) = addresses("--backend", url, password)?;
             let dial = dial(is_secure);
-            let given = addresses(&plain, password)
-                .map_err(|error| anyhow!("the address of the Redis server: {error}"))?;
             let first = given[0].clone();
             let guide = match slots {
                 Some(own) => Guide::Cluster(Follower::new(given, dial.clone(), own)),

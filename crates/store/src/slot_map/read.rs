@@ -12,7 +12,7 @@ use tls::Connector;
 use tokio::time::timeout;
 
 use super::{NodeAddress, NodeView, SlotMap};
-use crate::backend::redis::{Dial, addresses, plain_urls};
+use crate::backend::redis::{Dial, addresses};
 
 /// Nodes that are asked for one map: those before others that have slots, for without the word of
 /// most of these there is none.
@@ -30,8 +30,7 @@ pub async fn read(
     connector: &Connector,
     within: Duration,
 ) -> anyhow::Result<SlotMap> {
-    let (is_secure, plain) = plain_urls(urls)?;
-    let seeds = addresses(&plain, password).map_err(|error| anyhow!("{urls}: {error}"))?;
+    let (is_secure, seeds) = addresses("the URL", urls, password)?;
     let dial = Dial::new(is_secure.then(|| connector.clone()), within);
     MapReader::new(seeds, dial).read(&[]).await
 }

@@ -256,7 +256,8 @@ mod tests {
     async fn a_node_is_given_up_with_the_batch_that_asked_it() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let info = addresses(&[format!("redis://127.0.0.1:{port}")], None).unwrap().remove(0);
+        let info =
+            addresses("--backend", &format!("redis://127.0.0.1:{port}"), None).unwrap().1.remove(0);
         let to = Redirect { at: NodeAddress { host: "127.0.0.1".into(), port }, asking: false };
         let mut nodes = OtherNodes::new(Dial::new(None, Duration::from_secs(360)));
         let mut former = FormerSessions::default();

@@ -65,11 +65,12 @@ impl Sentinels {
         let login = if login.is_empty() { String::new() } else { format!("{login}@") };
         let named = |host: &str| {
             ensure!(NodeAddress::parse(host, "").is_some_and(|at| !at.host.is_empty()), wrong());
-            Ok(address(&format!("redis://{host}"), None)?)
+            address("--backend", &format!("redis://{host}"), None)
         };
         let sentinels: Vec<ConnectionInfo> =
             hosts.split(',').map(named).collect::<Result<_, _>>()?;
-        let master = address(&format!("redis://{login}127.0.0.1:6379/{database}"), password);
+        let url = format!("redis://{login}127.0.0.1:6379/{database}");
+        let master = address("--backend", &url, password);
         Ok(Sentinels {
             sentinels,
             master: master.map_err(|_| wrong())?,

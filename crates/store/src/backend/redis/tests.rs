@@ -41,7 +41,7 @@ fn what_was_read_a_while_ago_ends_sooner() {
 async fn what_has_not_arrived_when_the_connection_is_given_up_never_does() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
-    let given = addresses(&[url], None).unwrap();
+    let given = addresses("--backend", &url, None).unwrap().1;
     let mut redis = of_servers(given, None);
     let (mut server, greeted) = {
         let accept = async {
@@ -70,7 +70,7 @@ async fn hangs_up_and_says(role: &[u8]) -> Result<Option<String>, String> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     let (told, _events) = tokio::sync::mpsc::unbounded_channel();
-    let given = addresses(&[url], None).unwrap();
+    let given = addresses("--backend", &url, None).unwrap().1;
     let mut redis = of_servers(given, Some(Notices::new(told)));
     let serves = async {
         let mut said = [0; 4096];
@@ -167,7 +167,7 @@ async fn cluster(slots: &[&str]) -> (Vec<(FakeNode, JoinHandle<()>)>, Redis) {
         rows.collect::<String>()
     };
     let started = (0..).zip(listeners).map(|(id, at)| FakeNode::starts(map(id), at));
-    let given = addresses(&[format!("redis://{}", places[0])], None).unwrap();
+    let given = addresses("--backend", &format!("redis://{}", places[0]), None).unwrap().1;
     let dial = Dial::new(None, Duration::from_secs(1));
     let first = given[0].clone();
     let guide = Guide::Cluster(Follower::new(given, dial.clone(), vec![(0, 9)]));
