@@ -31,7 +31,7 @@ const WITHIN: Duration = Duration::from_secs(2);
 /// Writes cluster files for servers that run already.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  shortstop cluster import redis://10.0.1.1:6379,redis://10.0.1.2:6379 > cluster.toml"
+    after_help = "Example:\n  shortstop cluster import redis://10.0.1.1:6379,redis://10.0.1.2:6379 \\\n      > cluster.toml"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -47,7 +47,7 @@ enum Command {
     /// each store is started.
     #[command(
         after_help = "Example:\n  shortstop cluster import redis://10.0.1.1:6379 > cluster.toml\n  \
-                      shortstop cluster import redis://127.0.0.1:7001 --store 127.0.0.1:7117,127.0.0.1:7118 --json"
+                      shortstop cluster import redis://127.0.0.1:7001 \\\n      --store 127.0.0.1:7117,127.0.0.1:7118 --json"
     )]
     Import(Import),
     /// Writes the cluster file of stores before a pool of memcached servers.
@@ -55,7 +55,7 @@ enum Command {
     /// The servers are given as the pool's clients have them, letter by letter and in their order:
     /// clients compute places of keys from that. The file goes to standard output.
     #[command(
-        after_help = "Example:\n  shortstop cluster pool --scheme ketama 10.0.1.1:11211 10.0.1.2:11211:2 > cluster.toml"
+        after_help = "Example:\n  shortstop cluster pool --scheme ketama 10.0.1.1:11211 10.0.1.2:11211:2 \\\n      > cluster.toml"
     )]
     Pool(PoolArgs),
 }

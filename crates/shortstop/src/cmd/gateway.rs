@@ -24,10 +24,10 @@ use super::{
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     shortstop gateway --server 10.0.2.1 --listen 127.0.0.1:6380\n  \
-    shortstop gateway --cluster rack.toml --backend 0-63=redis://10.0.2.1:6379 \
+    shortstop gateway --cluster rack.toml --backend 0-63=redis://10.0.2.1:6379 \\\n      \
     --backend 64-127=redis://10.0.2.2:6379\n  \
-    shortstop gateway --server 10.0.2.1 --resp rediss://10.0.2.1:6390 --backend-ca ca.pem\n  \
-    shortstop gateway --server 10.0.2.1 --memcached-listen 127.0.0.1:11211 \
+    shortstop gateway --server 10.0.2.1 --resp rediss://10.0.2.1:6390 \\\n      --backend-ca ca.pem\n  \
+    shortstop gateway --server 10.0.2.1 --memcached-listen 127.0.0.1:11211 \\\n      \
     --memcached memcached://127.0.0.1:11311\n  \
     shortstop gateway --cluster rack.toml --tenant 7 --seal-key seal.key\n  \
     redis-cli -p 6380 set user:42 Ada")]

@@ -37,9 +37,9 @@ use super::{
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  \
-        shortstop store --listen 127.0.0.1:7117 --status-socket /run/shortstop/store.sock\n  \
-        shortstop store --listen 10.0.2.1:7117 --cluster cluster.toml --backend redis://127.0.0.1:6379\n  \
-        shortstop store --listen 10.0.2.1:7117 --cluster cluster.toml --backend memcached://127.0.0.1:11211 --memcached 127.0.0.1:11311\n  \
+        shortstop store --listen 127.0.0.1:7117 \\\n      --status-socket /run/shortstop/store.sock\n  \
+        shortstop store --listen 10.0.2.1:7117 --cluster cluster.toml \\\n      --backend redis://127.0.0.1:6379\n  \
+        shortstop store --listen 10.0.2.1:7117 --cluster cluster.toml \\\n      --backend memcached://127.0.0.1:11211 --memcached 127.0.0.1:11311\n  \
         shortstop store status"
 )]
 pub struct Args {

@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::support::{files, shortstop};
+use super::support::{files, shortstop, shortstop_with};
 
 #[test]
 fn every_command_has_help_with_an_example() {
@@ -46,13 +46,25 @@ fn every_command_has_help_with_an_example() {
         "audit",
         "token",
         "gateway",
+        "cluster",
+        "cluster import",
+        "cluster pool",
+        "topology forget",
     ] {
         let words: Vec<&str> = command.split(' ').chain(["--help"]).collect();
-        let output = shortstop(here, &words);
+        let within = |columns| shortstop_with(here, &words, &[("COLUMNS", columns)]);
+        let output = within("100");
         let help = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{command}: {}", output.status);
         assert!(help.contains("Example"), "{command}: no example in\n{help}");
         assert!(help.contains(&format!("  shortstop {command}")), "{command}: not its own\n{help}");
+        // Where it is wrapped, no shell takes it.
+        let narrow = String::from_utf8(within("80").stdout).unwrap();
+        let examples = |help: &str| {
+            let lines = help[help.find("Example").unwrap()..].lines();
+            lines.filter(|line| line.starts_with("  ")).collect::<Vec<_>>().join("\n")
+        };
+        assert_eq!(examples(&narrow), examples(&help), "{command}: wrapped at 80 columns");
     }
 }
 

@@ -38,7 +38,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// the lock until --wait was over.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  shortstop coord lock --cluster shop.toml --tenant 7 nightly -- /usr/local/bin/report"
+    after_help = "Example:\n  shortstop coord lock --cluster shop.toml --tenant 7 nightly \\\n      -- /usr/local/bin/report"
 )]
 pub struct Lock {
     /// The lock's key.
@@ -56,7 +56,7 @@ pub struct Lock {
 /// --name, print who leads. Exit status as for `coord lock`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  shortstop coord elect --cluster shop.toml --tenant 7 --name $(hostname) scheduler -- /usr/local/bin/scheduler\n  \
+    after_help = "Example:\n  shortstop coord elect --cluster shop.toml --tenant 7 --name $(hostname) \\\n      scheduler -- /usr/local/bin/scheduler\n  \
     shortstop coord elect --cluster shop.toml --tenant 7 scheduler"
 )]
 pub struct Elect {

@@ -32,7 +32,7 @@ pub struct Get {
 /// Write the value of a key and print its new version.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  shortstop coord put --cluster shop.toml --tenant 7 --if-absent leader.url http://10.0.0.8"
+    after_help = "Example:\n  shortstop coord put --cluster shop.toml --tenant 7 --if-absent \\\n      leader.url http://10.0.0.8"
 )]
 pub struct Put {
     /// The key, 1 to 250 bytes, not beginning with byte 0.
@@ -52,7 +52,7 @@ pub struct Put {
 /// Write the value of a key if it has exactly this version.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  shortstop coord cas --cluster shop.toml --tenant 7 leader.url 41 http://10.0.0.9"
+    after_help = "Example:\n  shortstop coord cas --cluster shop.toml --tenant 7 \\\n      leader.url 41 http://10.0.0.9"
 )]
 pub struct Cas {
     /// The key.
@@ -68,7 +68,7 @@ pub struct Cas {
 /// Remove a key.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  shortstop coord delete --cluster shop.toml --tenant 7 --if-version 42 leader.url"
+    after_help = "Example:\n  shortstop coord delete --cluster shop.toml --tenant 7 --if-version 42 \\\n      leader.url"
 )]
 pub struct Delete {
     /// The key.

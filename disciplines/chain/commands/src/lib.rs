@@ -24,7 +24,7 @@ pub const COORD: DisciplineCommand = DisciplineCommand::of::<Args>();
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  shortstop coord put --cluster shop.toml --tenant 7 leader.url http://10.0.0.8\n  \
-    shortstop coord lock --cluster shop.toml --tenant 7 nightly -- /usr/local/bin/report"
+    shortstop coord lock --cluster shop.toml --tenant 7 nightly \\\n      -- /usr/local/bin/report"
 )]
 pub struct Args {
     #[command(subcommand)]

@@ -14,7 +14,7 @@ use crate::reach::Reach;
 /// it. Exit status 1: some may be missing, since the controller has just begun.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  shortstop coord list --cluster shop.toml --tenant 7 --control http://10.0.0.5:7118 db."
+    after_help = "Example:\n  shortstop coord list --cluster shop.toml --tenant 7 \\\n      --control http://10.0.0.5:7118 db."
 )]
 pub struct Args {
     /// What they begin with [default: any].

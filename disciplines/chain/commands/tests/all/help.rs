@@ -4,7 +4,13 @@ use chain_commands::COORD;
 
 /// The words behind `shortstop`.
 fn read(words: &str) -> Result<(), clap::Error> {
-    let mut program = clap::Command::new("shortstop").subcommand(COORD.define());
+    read_within(100, words)
+}
+
+/// Likewise on a terminal with so many columns.
+fn read_within(columns: usize, words: &str) -> Result<(), clap::Error> {
+    let program = clap::Command::new("shortstop").subcommand(COORD.define());
+    let mut program = program.term_width(columns);
     let words = format!("shortstop {words}");
     let matches = program.try_get_matches_from_mut(words.split(' '))?;
     let (name, of_command) = matches.subcommand().expect("a subcommand");
@@ -29,6 +35,10 @@ fn every_command_has_help_with_an_example() {
         assert!(help.contains("Example"), "{command}: no example in\n{help}");
         let own = format!("  shortstop {command}");
         assert!(help.contains(&own), "{command}: not its own\n{help}");
+        // Where it is wrapped, no shell takes it.
+        let narrow = read_within(80, &format!("{command} --help")).unwrap_err().to_string();
+        let examples = |help: &str| help[help.find("Example").unwrap()..].to_string();
+        assert_eq!(examples(&narrow), examples(&help), "{command}: wrapped at 80 columns");
     }
 }
 
