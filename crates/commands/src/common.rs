@@ -80,3 +80,14 @@ pub fn size(text: &str) -> Result<u64, String> {
         .and_then(|n| n.checked_mul(1 << shift))
         .ok_or_else(|| format!("{text:?} is not a size; expected for example 512MiB"))
 }
+
+/// A number of bytes in which something fits: 1 MiB and more.
+///
+/// # Errors
+/// Says what was expected.
+pub fn memory(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        bytes if bytes >= 1 << 20 => Ok(bytes),
+        _ => Err(format!("{text:?}: expected at least 1MiB, for example 256MiB")),
+    }
+}

@@ -7,7 +7,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use anyhow::bail;
 use commands::{
-    common::{size, socket_address, stopped},
+    common::{self, size, socket_address, stopped},
     secrets,
     target::{read_seal, resolve},
 };
@@ -75,8 +75,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = cache)]
     cache: usize,
     /// Event loops: one core each.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    threads: usize,
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: u16,
     /// File with the password of these Redis servers; or else the variable
     /// SHORTSTOP_BACKEND_PASSWORD has it. A user's name may stand in the URL:
     /// redis://USER@HOST:PORT.
@@ -95,7 +95,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     seal_key: Option<PathBuf>,
     /// Connections at the same time.
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,
     /// Memory of all connections together, for commands and answers that are not done with; without
     /// --resp half of it is for large commands and values.
@@ -130,7 +130,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         memcached: args.memcached,
         network: args.network,
         cache_bytes: args.cache,
-        threads: args.threads,
+        threads: args.threads.into(),
         backend_password: secrets::backend_password(args.backend_password_file.as_deref())?,
         backend_tls: args.believed.files(),
         resolver: gateway::system_resolver,
@@ -162,9 +162,5 @@ fn cache(text: &str) -> Result<usize, String> {
 
 /// At least 1 MiB.
 fn memory(text: &str) -> Result<usize, String> {
-    let bytes = usize::try_from(size(text)?).map_err(|_| format!("{text:?} is too much"))?;
-    if bytes >= 1 << 20 {
-        return Ok(bytes);
-    }
-    Err(format!("{text:?}: expected at least 1MiB, for example 256MiB"))
+    usize::try_from(common::memory(text)?).map_err(|_| format!("{text:?} is too much"))
 }

@@ -13,7 +13,7 @@ use api::{
 };
 use commands::{
     command_line::end_when_unread,
-    common::{moment, size, socket_address, stopped},
+    common::{memory, moment, size, socket_address, stopped},
     output::print,
     reach::Credentials,
     secrets,
@@ -124,12 +124,12 @@ pub struct Serve {
     #[command(flatten)]
     believed: BackendTrust,
     /// Memory for the embedded backend, overhead included.
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = memory)]
     memory_limit: u64,
     /// Memory for values that are written in parts, until their writes are over, and as much for
     /// those that are read in parts from Redis or memcached. Half of it is shared out equally
     /// among tenants.
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = memory)]
     parts_limit: u64,
     /// Memory for copies of other stores' keys, which disciplines have held here to answer reads of
     /// them, overhead included. Half of it is shared out equally among tenants.
@@ -138,7 +138,7 @@ pub struct Serve {
     /// Writes of a key within a second from which on it is lent to switches (write-back); below
     /// half of that it is called back. By default as many as make it worth it: 2 within the
     /// tenant's bound, and 8 at least.
-    #[arg(long, value_name = "WRITES")]
+    #[arg(long, value_name = "WRITES", value_parser = clap::value_parser!(u32).range(1..))]
     lend_from: Option<u32>,
     /// Directory of what outlives the store, where its data is in Redis or memcached: what the next
     /// store needs to take writes at once after this one was stopped, and which keys are lent to

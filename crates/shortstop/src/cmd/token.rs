@@ -25,7 +25,7 @@ pub struct Args {
     #[arg(long, value_name = "ID")]
     tenant: Option<u32>,
     /// The only switch, for the role switch.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=i64::from(wire::SWITCH_MOST)))]
     switch: Option<u16>,
     /// Add the lines to this token file, which is made if it is not there. After an error it is as
     /// it was.

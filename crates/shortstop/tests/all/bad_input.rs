@@ -146,6 +146,8 @@ const BAD: &[(&str, u8, &[&str])] = &[
     ("page ask x 1", 2, &["<TENANT>", "whole number"]),
     ("token ops admin --add tokens.toml", 1, &["tokens.toml", "line 2, column 8"]),
     ("token ops admin --add absent/tokens.toml", 1, &["absent/tokens.toml", "cannot be written"]),
+    ("token rack switch --switch 0", 2, &["--switch", "0", "1..=32767"]),
+    ("token rack switch --switch 40000", 2, &["--switch", "40000", "1..=32767"]),
     ("token ops king", 2, &["<ROLE>", "king", "admin"]),
     // store
     ("store --listen somewhere", 2, &["--listen", "somewhere"]),
@@ -155,6 +157,9 @@ const BAD: &[(&str, u8, &[&str])] = &[
     ("store --cluster good.toml --listen 127.0.0.1:7997", 1, &["127.0.0.1:7997", "--as"]),
     ("store --backend mysql://x", 2, &["--backend", "mysql://x", "redis[s]://HOST:PORT"]),
     ("store --memory-limit 3parsec", 2, &["--memory-limit", "parsec", "MiB"]),
+    ("store --memory-limit 0", 2, &["--memory-limit", "at least 1MiB"]),
+    ("store --parts-limit 0", 2, &["--parts-limit", "at least 1MiB"]),
+    ("store --lend-from 0", 2, &["--lend-from", "0"]),
     ("store --cluster leases.toml", 1, &["leases.toml", "lease_ms = 10", "1000 to 60000"]),
     ("store --lease-ms 10", 2, &["--lease-ms"]),
     ("store --partitions 0 --listen 127.0.0.1:0", 1, &["0 partitions"]),
@@ -243,6 +248,9 @@ const BAD: &[(&str, u8, &[&str])] = &[
         1,
         &["--seal-key absent.key", "cannot read"],
     ),
+    ("gateway --server 127.0.0.1:1 --max-connections 0", 2, &["--max-connections", "0"]),
+    ("gateway --server 127.0.0.1:1 --threads 0", 2, &["--threads", "0", "1..=1024"]),
+    ("gateway --server 127.0.0.1:1 --threads 100000000", 2, &["--threads", "1..=1024"]),
     ("gateway --server 127.0.0.1:x", 1, &["--server", "127.0.0.1:x"]),
     (
         "gateway --server 127.0.0.1:1 --listen localhost:6380",
