@@ -2,11 +2,12 @@
 
 use std::{
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, UNIX_EPOCH},
 };
 
+use anyhow::bail;
 use api::{
     ControlEndpoint, StoreNews,
     proto::{HalfReport, StoreHello},
@@ -56,16 +57,15 @@ enum Command {
     Status(Status),
 }
 
+/// Where a store's status socket is mostly: by hand, and of the unit.
+const SOCKETS: [&str; 2] = ["/run/shortstop/store.sock", "/run/shortstop-store/status.sock"];
+
 #[derive(clap::Args)]
 struct Status {
-    /// The store's --status-socket.
-    #[arg(
-        long,
-        visible_alias = "status-socket",
-        value_name = "PATH",
-        default_value = "/run/shortstop/store.sock"
-    )]
-    socket: PathBuf,
+    /// The store's --status-socket [default: /run/shortstop/store.sock, or where there is none that
+    /// of the unit, /run/shortstop-store/status.sock].
+    #[arg(long, visible_alias = "status-socket", value_name = "PATH")]
+    socket: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -253,8 +253,22 @@ async fn follow(endpoint: &ControlEndpoint, name: &str, handle: &store::Handle) 
     api::follow(endpoint, &hello, take, reports).await;
 }
 
+/// Asks by the first of these sockets that is there.
+fn read_status_at(sockets: &[&str]) -> anyhow::Result<store::Status> {
+    let Some(socket) = sockets.iter().map(Path::new).find(|socket| socket.exists()) else {
+        bail!(
+            "no status: there is no {}; is a store running with --status-socket? If at another path: --socket PATH",
+            sockets.join(", and no ")
+        );
+    };
+    store::read_status(socket)
+}
+
 fn print_status(options: &Status) -> anyhow::Result<ExitCode> {
-    let status = store::read_status(&options.socket)?;
+    let status = match &options.socket {
+        Some(socket) => store::read_status(socket)?,
+        None => read_status_at(&SOCKETS)?,
+    };
     end_when_unread();
     let text = if options.json {
         serde_json::to_string_pretty(&status)? + "\n"
@@ -352,6 +366,16 @@ fn describe(status: &store::Status) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_socket_that_is_there_is_asked() {
+        let error = |sockets: &[&str]| read_status_at(sockets).err().unwrap().to_string();
+        let none = error(&["/nonexistent/a", "/nonexistent/b"]);
+        assert!(none.contains("no /nonexistent/a, and no /nonexistent/b;"), "{none}");
+        // It is there, and answers nothing.
+        let second = error(&["/nonexistent/a", "/dev/null"]);
+        assert!(second.contains("no status from /dev/null"), "{second}");
+    }
 
     #[test]
     fn the_status_has_the_backends_own_words_and_since_when() {
