@@ -11,7 +11,7 @@ use std::{
     fs::{File, OpenOptions},
     io,
     net::{IpAddr, SocketAddr},
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::mpsc,
     thread::JoinHandle,
@@ -207,6 +207,8 @@ impl Slots {
             .write(true)
             .create(true)
             .truncate(false)
+            // Tenants' keys are nobody else's affair.
+            .mode(0o600)
             .open(&path)
             .with_context(name)?;
         match file.try_lock() {

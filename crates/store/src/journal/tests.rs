@@ -1,5 +1,7 @@
 //! The journal in a folder: what it finds again, and what a disk that refuses does to it.
 
+use std::os::unix::fs::MetadataExt;
+
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
@@ -141,6 +143,13 @@ fn on_a_disk_that_fails(slots: &mut Slots, order: Order) {
     let results = slots.carry_out(vec![order]);
     assert!(results.iter().all(|(_, result)| result.is_err()));
     slots.file = file;
+}
+
+#[test]
+fn nobody_else_reads_the_keys_that_are_lent() {
+    let home = tempfile::tempdir().unwrap();
+    let slots = Slots::open(home.path()).unwrap();
+    assert_eq!(slots.file.metadata().unwrap().mode() & 0o777, 0o600);
 }
 
 #[test]
