@@ -165,6 +165,17 @@ fn started_by(unit: &str) -> String {
     line.replace("%S", "/var/lib")
 }
 
+/// Only the switch needs any.
+#[test]
+fn units_without_a_switch_have_no_capability_and_get_none() {
+    for unit in ["store", "control", "gateway"] {
+        let text = unit_text(unit);
+        for line in ["CapabilityBoundingSet=", "NoNewPrivileges=yes", "RestrictNamespaces=yes"] {
+            assert!(text.lines().any(|own| own == line), "{unit}: {line}");
+        }
+    }
+}
+
 /// Who begins by hand, as the README does, and goes on with the unit has the same state.
 #[test]
 fn the_controllers_unit_goes_on_with_the_state_of_one_without_options() {
