@@ -62,6 +62,7 @@ impl RunResult {
 
     /// The lowest and the highest value of a figure that differs from seed to seed.
     pub fn range(&self, name: &str) -> Option<[f64; 2]> {
+        self.figures.get(name)?.as_f64()?;
         let all = numbers(&self.seeds.as_ref()?.figures, name);
         let (low, high) = (all.first()?, all.last()?);
         (low < high).then_some([*low, *high])
@@ -79,8 +80,14 @@ impl RunResult {
         all.retain(|seed, _| *seed <= wanted);
         let names: BTreeSet<String> = all.values().flat_map(Map::keys).cloned().collect();
         for name in names {
+            let is_number = |of: &Map<String, Value>| of.get(&name).is_none_or(Value::is_number);
             let value = match median(&numbers(&all, &name)) {
-                Some(median) => median.into(),
+                Some(median) if all.values().all(is_number) => median.into(),
+                // Of some seeds it is said that there is no such number.
+                Some(_) => {
+                    let mut texts = all.values().filter_map(|of| of.get(&name));
+                    texts.find(|value| !value.is_number()).cloned().unwrap_or_default()
+                }
                 None => all.values().find_map(|of| of.get(&name)).cloned().unwrap_or_default(),
             };
             self.figures.insert(name, value);
@@ -226,6 +233,10 @@ mod tests {
         assert_eq!((newer.seed_count(), newer.range("f"), newer.has_seed(1)), (1, None, false));
         let one = of(4.0, "1").with_seed(1, 1, Some(&kept));
         assert_eq!((one.seeds.clone(), &one.figures["f"]), (None, &4.0.into()));
+        let mut never = of(4.0, "1");
+        never.figures.insert("f".into(), "never".into());
+        let never = never.with_seed(2, 3, Some(&of(5.0, "1")));
+        assert_eq!((&never.figures["f"], never.range("f")), (&"never".into(), None));
         let even = of(4.0, "1").with_seed(4, 4, Some(&kept));
         assert_eq!(even.figures["f"], 4.5);
     }

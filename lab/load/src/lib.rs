@@ -41,6 +41,6 @@ pub use batch::Lane;
 pub use config::{Arrivals, ChurnSchedule, LoadConfig, Phase, PhaseKind};
 pub use forge::Attack;
 pub use generator::{Generator, IDLE_NS, SPIN_NS, run, run_phases};
-pub use results::{Interval, Latency, PhaseResult, ServedBy, TenantResult, histogram};
+pub use results::{Interval, Latency, PhaseResult, ServedBy, TenantResult, Waits, histogram};
 pub use source::Source;
 pub use trace::{Trace, TraceRequest, TraceSpec, TraceTally};

@@ -63,6 +63,31 @@ impl Latency {
     }
 }
 
+/// Times in microseconds within which parts of all requests were answered: a lost one ranks behind
+/// every answer, as if it had waited for ever. None: so many were lost that this part never was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waits {
+    /// Half of them.
+    pub p50_us: Option<f64>,
+    /// 99 of 100.
+    pub p99_us: Option<f64>,
+    /// 999 of 1000.
+    pub p999_us: Option<f64>,
+}
+
+impl Waits {
+    /// Of the answered, a histogram of nanoseconds, and so many lost ones beside.
+    pub fn of(answered: &Histogram<u64>, lost: u64) -> Waits {
+        let count = answered.len() as f64;
+        let at = |part: f64| {
+            let of_answered = part * (count + lost as f64) / count;
+            let is_answered = of_answered < 1.0 && !answered.is_empty();
+            is_answered.then(|| answered.value_at_quantile(of_answered) as f64 / 1e3)
+        };
+        Waits { p50_us: at(0.5), p99_us: at(0.99), p999_us: at(0.999) }
+    }
+}
+
 /// What one tenant got.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TenantResult {
@@ -152,6 +177,12 @@ pub struct PhaseResult {
     pub read: Latency,
     /// Writes.
     pub write: Latency,
+    /// All requests, the lost ones too.
+    pub waits: Waits,
+    /// Reads, likewise.
+    pub read_waits: Waits,
+    /// Writes, likewise.
+    pub write_waits: Waits,
     /// Length of an interval.
     pub interval_ms: u64,
     /// Counts over time, from the start of the measured part.
@@ -345,6 +376,23 @@ mod tests {
         assert!((latency.p99_us / 9_900.0 - 1.0).abs() < 0.01);
         assert_eq!(Latency::of(&histograms.hit), Latency::default());
     }
+
+    #[test]
+    fn a_lost_request_waits_longer_than_any_that_was_answered() {
+        let mut answered = histogram(3);
+        (1..=1000u64).for_each(|i| answered.record(i * 10_000).unwrap());
+        let near = |us: Option<f64>, expected: f64| (us.unwrap() / expected - 1.0).abs() < 0.01;
+        let none = Waits::of(&answered, 0);
+        assert!(near(none.p50_us, 5_000.0) && near(none.p999_us, 9_990.0), "{none:?}");
+        // Two of 1,002 are more than one in a thousand.
+        let few = Waits::of(&answered, 2);
+        assert!(near(few.p99_us, 9_920.0) && few.p999_us.is_none(), "{few:?}");
+        let many = Waits::of(&answered, 11);
+        assert!(near(many.p50_us, 5_055.0), "{many:?}");
+        assert_eq!((many.p99_us, many.p999_us), (None, None));
+        assert_eq!(Waits::of(&histogram(3), 3), Waits::default());
+    }
+
     #[test]
     fn reads_are_told_apart_by_who_answered() {
         let mut histograms = Histograms::new(1);

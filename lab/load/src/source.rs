@@ -13,7 +13,7 @@ use wire::{Epoch, Flags, Header, Op, Packet, TENANT_OPEN};
 
 use super::{
     Arrivals, ChurnSchedule, Interval, Latency, LoadConfig, Phase, PhaseKind, PhaseResult,
-    TenantResult,
+    TenantResult, Waits,
     each_key::{AGAIN_NS, EachKey},
     forge::{self, Attacks},
     results::{Histograms, cdf},
@@ -475,6 +475,10 @@ impl Run {
         result.miss = Latency::of(&histograms.miss);
         result.read = Latency::of(&histograms.read);
         result.write = Latency::of(&histograms.write);
+        let writes_lost = result.writes_sent.saturating_sub(result.writes_answered);
+        result.waits = Waits::of(&histograms.all, result.lost);
+        result.read_waits = Waits::of(&histograms.read, result.lost.saturating_sub(writes_lost));
+        result.write_waits = Waits::of(&histograms.write, writes_lost);
         result.served_by = histograms.served_by();
         result.cdf = cdf(&histograms.all);
         for (tenant, histogram) in result.tenants.iter_mut().zip(&histograms.tenants) {

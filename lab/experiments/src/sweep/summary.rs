@@ -1,6 +1,7 @@
 //! Numbers of the summary: of each point, or of all together.
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{
     format::{Format, fill},
@@ -27,6 +28,9 @@ pub struct Sum {
     /// What is made of the numbers of all points for which the name is the same; none: each has its
     /// own.
     fold: Option<Fold>,
+    /// Where a point was measured and has no such figure, this is said of it, and not left out.
+    #[serde(default)]
+    none: Option<String>,
 }
 
 /// One number of many.
@@ -70,8 +74,11 @@ impl Sum {
         let mut named: Vec<(String, Vec<(&MeasuredPoint, f64)>)> = vec![];
         for point in points.at(&self.at) {
             let is_out = self.not_at.as_ref().is_some_and(|not| points.is(point, not));
-            let number = self.number(point, points).filter(|_| !is_out);
-            let Some((number, name)) = number.zip(self.name_of(name, point, points)) else {
+            let name = self.name_of(name, point, points).filter(|_| !is_out);
+            let Some(name) = name else { continue };
+            let Some(number) = self.number(point, points) else {
+                let lacks = self.none.as_ref().filter(|_| self.is_none(point, points));
+                lacks.into_iter().for_each(|none| report.say(&name, none.clone()));
                 continue;
             };
             match named.iter_mut().find(|(other, _)| *other == name) {
@@ -122,6 +129,14 @@ impl Sum {
         let others = points.along(point, axis);
         let best = others.filter_map(|other| other.number(&self.of));
         Some(number / best.max_by(f64::total_cmp)?)
+    }
+
+    /// Whether the point, or the one that it is held against, has no such figure.
+    fn is_none(&self, point: &MeasuredPoint, points: &Points) -> bool {
+        let other = self.over.as_ref().map(|over| points.other(point, over));
+        let mut all = [Some(point), other.unwrap_or(Some(point))].into_iter();
+        let is_measured = all.clone().all(|point| point.is_some_and(|p| p.get(&self.of).is_some()));
+        is_measured && all.any(|point| point.is_some_and(|p| p.get(&self.of) == Some(&Value::Null)))
     }
 
     fn name_of(&self, name: &str, point: &MeasuredPoint, points: &Points) -> Option<String> {

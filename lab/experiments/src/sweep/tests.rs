@@ -47,6 +47,8 @@ impl Point for Example {
         let rate = self.load * self.size.factor * if self.system == "none" { 1.0 } else { 2.0 };
         let figures = Figures::new(json!({ "rate": rate, "times": times, "built_for": built_for }));
         let figures = figures.aside("before", before.all().len()).aside("wrong", 1);
+        let of_others = (self.system != "none").then_some(self.load);
+        let figures = figures.aside("of_others", of_others);
         Ok((self.load < 100.0).then_some(figures).into_iter().collect())
     }
 }
@@ -81,6 +83,9 @@ near_50 = { of = "rate", at = { load = 2, size = "L" }, fold = { first-near-most
 wrong = { of = "wrong", fold = "sum" }
 rates = { of = "rate", fold = "sum" }
 none = { of = "nothing", fold = "sum" }
+"said_{system}" = { of = "of_others", at = { load = 1, size = "S" }, none = "never" }
+"said_over_{system}" = { of = "of_others", at = { load = 1, size = "S" }, not_at = { system = "none" }, over = { system = "none" }, none = "never" }
+"left_out_{system}" = { of = "of_others", at = { load = 1, size = "S" } }
 [[sweep.plots]]
 file = "-{size}"
 title = "Rates, {size}"
@@ -138,6 +143,7 @@ fn it_is_told_as_the_file_says() {
         "up_2_from_1": 2.0,
         "best_S": 2.0, "best_L": 2.0,
         "twice": 0.667, "least": 10.0, "spread": 0.083, "most_at": 2.0, "near_5": "other", "near_50": "none", "wrong": 8, "rates": 360.0,
+        "said_none": "never", "said_other": 1.0, "said_over_other": "never", "left_out_other": 1.0,
     });
     assert_eq!(serde_json::Value::Object(report.summary), expected);
     assert!(report.text.contains("load  system  rate"), "{}", report.text);

@@ -110,11 +110,11 @@ impl LatencyPoint {
     fn figures(&self, found: &Saturation, is_equal_load: bool, result: &PhaseResult) -> Figures {
         let factor = self.rack.factor;
         let times = [
-            ("p50_us", result.all.p50_us),
-            ("p99_us", result.all.p99_us),
-            ("p999_us", result.all.p999_us),
-            ("read_p99_us", result.read.p99_us),
-            ("write_p99_us", result.write.p99_us),
+            ("p50_us", result.waits.p50_us),
+            ("p99_us", result.waits.p99_us),
+            ("p999_us", result.waits.p999_us),
+            ("read_p99_us", result.read_waits.p99_us),
+            ("write_p99_us", result.write_waits.p99_us),
         ];
         let figures = Figures::new(json!({
             "is_equal_load": is_equal_load,
@@ -127,8 +127,9 @@ impl LatencyPoint {
             "behind_ms": result.behind_ms,
             "wrong_values": result.wrong(),
         }));
-        let figures =
-            times.into_iter().fold(figures, |figures, (name, us)| figures.with(name, us / factor));
+        let figures = times
+            .into_iter()
+            .fold(figures, |figures, (name, us)| figures.with(name, us.map(|us| us / factor)));
         // Where nobody is answered there is no place in a plot.
         let millions = |rate: f64| rate * factor / 1e6;
         let answered = (result.answered > 0).then_some(millions(result.throughput()));
