@@ -135,21 +135,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::World;
+    use crate::{Options, World};
 
     fn report(world: World, summary: Value, rows: Vec<Value>) -> Report {
         let Value::Object(summary) = summary else { panic!("a summary is an object") };
-        Report {
-            experiment: "some".into(),
-            world,
-            seed: 1,
-            params: Value::Null,
-            rows,
-            summary,
-            text: String::new(),
-            plots: vec![],
-            failure: None,
-        }
+        let options = Options { world, ..Options::simulated(1, &[]) };
+        let mut report = Report::new("some", &options, Value::Null);
+        (report.rows, report.summary) = (rows, summary);
+        report
     }
 
     #[test]

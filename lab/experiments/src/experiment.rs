@@ -299,14 +299,15 @@ impl Experiment {
     /// Holds a report against what is claimed. True: a claim about speed is missed.
     fn hold(&self, options: &Options, report: &mut Report) -> bool {
         let mut speed = false;
+        let figures = report.exact();
         let claims = self.claims.iter();
         for (name, claim) in claims.filter(|(_, c)| c.is_about(options.world, options.quick)) {
-            if self.is_elsewhere && !report.summary.contains_key(name) {
+            if self.is_elsewhere && !figures.contains_key(name) {
                 continue;
             }
             let complaint = match options.idle {
-                false => claim.complaint(name, &report.summary, options.world),
-                true => claim.complaint_of_idle(name, &report.summary, options.world),
+                false => claim.complaint(name, &figures, options.world),
+                true => claim.complaint_of_idle(name, &figures, options.world),
             };
             if let Some(complaint) = complaint {
                 report.fails(complaint);
@@ -341,6 +342,7 @@ mod tests {
     struct Example {
         keys: usize,
         items: usize,
+        little: f64,
         inner: Inner,
     }
 
@@ -353,7 +355,7 @@ mod tests {
 
     impl Default for Example {
         fn default() -> Example {
-            Example { keys: 10, items: 1, inner: Inner::default() }
+            Example { keys: 10, items: 1, little: 0.0, inner: Inner::default() }
         }
     }
 
@@ -365,6 +367,7 @@ mod tests {
 
         fn run(&self, _: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
             report.summarize("keys", self.keys as f64);
+            report.summarize("little", self.little);
             Ok(())
         }
     }
@@ -457,6 +460,15 @@ mod tests {
         assert_eq!(failure("keys = { least = 5 }"), None);
         let said = failure("keys = { least = 6 }").unwrap();
         assert_eq!(said, "keys = 5: at least 6 was claimed");
+    }
+
+    #[test]
+    fn what_is_claimed_is_held_against_what_was_measured_and_not_what_is_shown() {
+        let options = Options::simulated(7, &[]);
+        let text = "little = 0.0004\n[claims]\nlittle = { most = 0.0 }\n";
+        let report = parse(text).unwrap().run(&options).unwrap();
+        assert_eq!(report.summary["little"], 0.0);
+        assert_eq!(report.failure.unwrap(), "little = 0.0004: at most 0 was claimed");
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! What came out of an experiment: filled by whatever measures, and printed, kept and drawn by
 //! `shortstop-lab run`.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context;
 use serde::Serialize;
@@ -24,6 +27,9 @@ pub struct Report {
     pub rows: Vec<Value>,
     /// What it comes to.
     pub summary: Map<String, Value>,
+    /// The numbers of it that are rounded there, as they were measured.
+    #[serde(skip)]
+    exact: BTreeMap<String, f64>,
     /// The table for the terminal.
     #[serde(skip)]
     pub text: String,
@@ -45,6 +51,7 @@ impl Report {
             params,
             rows: vec![],
             summary: Map::new(),
+            exact: BTreeMap::new(),
             text: String::new(),
             plots: vec![],
             failure: None,
@@ -63,7 +70,22 @@ impl Report {
     pub fn summarize(&mut self, name: impl Into<String>, value: f64) {
         // Three decimals are more than any of these measurements is good for.
         let rounded = (value * 1000.0).round() / 1000.0;
-        self.summary.insert(name.into(), rounded.into());
+        let name = name.into();
+        self.exact.insert(name.clone(), value);
+        self.summary.insert(name, rounded.into());
+    }
+
+    /// The summary with what was measured in the place of what is shown of it: little is not
+    /// nothing.
+    pub(crate) fn exact(&self) -> Map<String, Value> {
+        let mut exact = self.summary.clone();
+        for (name, value) in &self.exact {
+            let is_shown = exact.get(name).is_some_and(Value::is_number);
+            // What is no number (0 of 0) has no place in JSON.
+            let value = serde_json::Number::from_f64(*value).filter(|_| is_shown);
+            value.into_iter().for_each(|value| _ = exact.insert(name.clone(), value.into()));
+        }
+        exact
     }
 
     /// Adds a count to the summary.
