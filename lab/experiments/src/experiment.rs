@@ -14,7 +14,7 @@ use crate::{
     idle::Idle,
     kind::{Input, SWEEP},
     parts::Parts,
-    run::NeverCounts,
+    run::{NeverCounts, Searches},
     sweep::Shape,
 };
 
@@ -281,9 +281,14 @@ impl Experiment {
             progress: &Progress::new(),
             parts,
             seen: NeverCounts::default(),
+            searches: Searches::default(),
         };
         let load_average = busy::load_average();
         (self.kind.run)(&given, &run, &mut report)?;
+        // A rate that passed once, or never, stands among those that are good.
+        if let Some(unconfirmed) = run.searches.unconfirmed() {
+            report.count("unconfirmed", unconfirmed);
+        }
         if self.hold(options, &mut report) && options.world == World::Kernel {
             report.fails(busy::advice(load_average, busy::load_average()));
         }
@@ -355,7 +360,7 @@ mod tests {
 
     impl Default for Example {
         fn default() -> Example {
-            Example { keys: 10, items: 1, little: 0.0, inner: Inner::default() }
+            Example { keys: 10, items: 0, little: 0.0, inner: Inner::default() }
         }
     }
 
@@ -365,7 +370,8 @@ mod tests {
             Ok(())
         }
 
-        fn run(&self, _: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+        fn run(&self, run: &Run<'_>, report: &mut Report) -> anyhow::Result<()> {
+            (0..self.items).for_each(|item| run.searches.found(item > 0));
             report.summarize("keys", self.keys as f64);
             report.summarize("little", self.little);
             Ok(())
@@ -469,6 +475,17 @@ mod tests {
         let report = parse(text).unwrap().run(&options).unwrap();
         assert_eq!(report.summary["little"], 0.0);
         assert_eq!(report.failure.unwrap(), "little = 0.0004: at most 0 was claimed");
+    }
+
+    #[test]
+    fn a_saturation_that_was_not_confirmed_is_told_of() {
+        let options = Options::simulated(7, &[]);
+        let run = |items: &str| parse(items).unwrap().run(&options).unwrap();
+        assert_eq!(run("items = 3").summary["unconfirmed"], 1);
+        assert_eq!(run("items = 0").summary.get("unconfirmed"), None);
+        let claim = "[claims]\nunconfirmed = { most = 0, guard = true }";
+        let said = run(&format!("items = 1\n{claim}\n")).failure.unwrap();
+        assert_eq!(said, "unconfirmed = 1: at most 0 was claimed");
     }
 
     #[test]

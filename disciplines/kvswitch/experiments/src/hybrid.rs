@@ -107,6 +107,7 @@ impl Point for Together {
         }
         let row = json!({
             "rate": point.rate,
+            "is_confirmed": point.is_confirmed,
             "loss": point.result.loss(),
             "all": point.result.all,
             "server_load": point.server_load,

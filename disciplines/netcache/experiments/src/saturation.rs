@@ -89,6 +89,7 @@ impl Saturation {
         let row = json!({
             "discipline": discipline,
             "rate": point.rate,
+            "is_confirmed": point.is_confirmed,
             "throughput": result.throughput(),
             "loss": result.loss(),
             "bound": bound,
@@ -114,6 +115,7 @@ impl Saturation {
         let row = json!({
             "rate_none": none.rate,
             "rate_cached": cached.rate,
+            "is_confirmed": none.is_confirmed && cached.is_confirmed,
             "throughput_none": none.result.throughput(),
             "throughput_cached": cached.result.throughput(),
             "ratio": cached.rate / none.rate,

@@ -329,6 +329,7 @@ impl Measurement {
         let row = json!({
             "system": self.system.name(),
             "rate": self.rate(),
+            "is_confirmed": self.point.is_confirmed,
             "throughput": result.throughput(),
             "by_switch": self.by_switch(),
             "bound": self.bound,

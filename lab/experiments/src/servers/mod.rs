@@ -28,6 +28,7 @@ use wire::{Cluster, Secret};
 use crate::{
     Backend, Run, fill,
     rig::{GeneratorSpec, Load, Rig},
+    run::Searches,
 };
 use layout::{
     CLIENT, CONTROL_STATE, SWITCH, agent_state, control_node, plan, server, server_roles, switches,
@@ -56,6 +57,7 @@ pub struct Servers<'a> {
     is_bare: bool,
     /// What switches count reads under that found their value, but too many waiting for it.
     overflows: BTreeSet<&'static str>,
+    searches: Searches,
 }
 
 /// What was counted while load ran.
@@ -133,6 +135,7 @@ impl<'a> Servers<'a> {
             stopped: BTreeSet::new(),
             is_bare,
             overflows: overflows.copied().collect(),
+            searches: run.searches.clone(),
         };
         servers.fill(&keys, backend)?;
         Ok(servers)

@@ -155,6 +155,7 @@ impl Servers<'_> {
         })?;
         let search::SearchResult { rate, measured: (result, counted), is_confirmed, points } =
             found;
+        self.searches.found(is_confirmed);
         let mut server_load = counted.served.clone();
         if search.loads_s > 0.0 {
             progress.say(format!("{what}: loads of the servers"));
