@@ -151,7 +151,6 @@ fn what_hangs_on_no_mechanism_is_known_by_name() {
             "cluster-moves",
             "placement",
             "coherence",
-            "controller-failover",
             "restarts",
             "many-cores",
             "coord-vs-etcd"
@@ -162,7 +161,7 @@ fn what_hangs_on_no_mechanism_is_known_by_name() {
         needs.is_some() && experiment.can_be_idle().unwrap().is_ok()
     });
     let in_the_kernel: Vec<&str> = in_the_kernel.map(|experiment| &*experiment.name).collect();
-    assert_eq!(in_the_kernel, ["eviction", "hot-shard"]);
+    assert_eq!(in_the_kernel, ["eviction", "hot-shard", "controller-failover"]);
     let elsewhere =
         all.iter().filter(|experiment| experiment.needs(&options(1)).unwrap().is_none());
     let elsewhere: Vec<String> = elsewhere

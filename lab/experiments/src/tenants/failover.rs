@@ -27,12 +27,14 @@ use crate::{
     verdict::judge,
 };
 
-/// Tenants of the clients that read and write, and of the probe.
+/// Tenants of the clients that read and write, and of the probes: of the discipline that the
+/// experiment is about, whose switches may make items by themselves, and of one with which the
+/// controller decides alone.
 const CLIENTS: [u32; 2] = [1, 2];
-const PROBE: u32 = 3;
+const PROBES: [u32; 2] = [3, 4];
 const CONTROLLERS: usize = 3;
 const SWITCHES: usize = 2;
-/// Fresh keys that the probe may use up in a second, and a margin.
+/// Fresh keys that a probe may use up in a second, and a margin.
 const FRESH_PER_S: f64 = 10.0;
 const MARGIN: usize = 200;
 /// A killed controller is started again after so long.
@@ -49,12 +51,21 @@ pub struct Failover {
     kills: u32,
     /// From one kill to the next, in seconds.
     round_s: f64,
+    /// What the tenant runs whose keys only a controller's decision has answered by a switch.
+    decided: String,
+    /// Whether all controllers die at the first kill, and none comes back: nobody follows.
+    nobody_follows: bool,
 }
 
 impl Measure for Failover {
     fn check(&self) -> anyhow::Result<()> {
         self.tenancy.check()?;
         ensure!(self.kills > 0, "kills = 0: at least one is needed");
+        ensure!(
+            !self.nobody_follows || self.kills == 1,
+            "kills = {}: where nobody follows there is one",
+            self.kills
+        );
         positive([("round_s", self.round_s)])
     }
 
@@ -71,21 +82,31 @@ fn measure(params: &Failover, run: &Run<'_>, report: &mut Report) -> anyhow::Res
     let Failover { tenancy, .. } = params;
     let line = Line { clients: 2, controllers: CONTROLLERS, ..Stage::line(run, tenancy, SWITCHES) };
     let mut stage = Stage::start(run, tenancy, &line, run.options.name.clone())?;
-    let ids: Vec<u32> = CLIENTS.iter().copied().chain([PROBE]).collect();
-    let tenants: Vec<TenantSpec> = ids.iter().map(|id| stage.tenant(*id)).collect();
+    let known = run.options.disciplines.iter().find(|known| known.name == params.decided);
+    ensure!(
+        known.is_some_and(|known| known.probation.is_none()),
+        "decided = {:?}: a discipline is needed whose switches make no items by themselves",
+        params.decided
+    );
+    let decided = run.parts.begin(&params.decided)?;
+    let mut tenants: Vec<TenantSpec> = CLIENTS.iter().map(|id| stage.tenant(*id)).collect();
+    tenants.push(stage.tenant(PROBES[0]));
+    tenants.push(TenantSpec::new(PROBES[1], tenancy.quota, decided));
     stage.create(&tenants)?;
+    let ids: Vec<u32> = CLIENTS.into_iter().chain(PROBES).collect();
     let cluster = stage.rig.cluster(&ids)?;
     let seconds = f64::from(params.kills + 2) * params.round_s;
-    let probe = Probe {
-        namespace: stage.rig.namespace(&client(2))?,
+    let namespace = stage.rig.namespace(&client(2))?;
+    let probes = PROBES.map(|tenant| Probe {
+        namespace: namespace.clone(),
         cluster: cluster.clone(),
-        tenant: PROBE,
+        tenant,
         keys: (seconds * FRESH_PER_S) as usize + MARGIN,
         value_len: tenancy.value_len,
-    };
-    run.progress.say("writing the probe's keys");
+    });
+    run.progress.say("writing the probes' keys");
     let seat = Seat { host: &client(2), name: "fill", cpu: Some(CLIENT_CPU), nice: 0 };
-    let mut filling = stage.generator(seat, &tenants[2..], probe.keys)?;
+    let mut filling = stage.generator(seat, &tenants[CLIENTS.len()..], probes[0].keys)?;
     fill(&mut filling)?;
     drop(filling);
     let mut clients = Clients::default();
@@ -100,12 +121,13 @@ fn measure(params: &Failover, run: &Run<'_>, report: &mut Report) -> anyhow::Res
     }
     let stop = AtomicBool::new(false);
     let mut kills = Kills::default();
-    let decisions = std::thread::scope(|scope| {
-        let probing = scope.spawn(|| probe.run(&stop));
+    let [of_either, decisions] = std::thread::scope(|scope| {
+        let probing = probes.each_ref().map(|probe| scope.spawn(|| probe.run(&stop)));
         let killed = kills.run(&mut stage.rig, &mut clients, params, run.progress);
         stop.store(true, Ordering::Relaxed);
-        let decisions = probing.join().expect("the probe does not panic");
-        killed.and(decisions)
+        let [of_either, decisions] =
+            probing.map(|probing| probing.join().expect("a probe does not panic"));
+        killed.and(Ok([of_either?, decisions?]))
     })?;
     run.progress.say("checking what the clients saw");
     let recorded = clients.finish()?;
@@ -113,6 +135,9 @@ fn measure(params: &Failover, run: &Run<'_>, report: &mut Report) -> anyhow::Res
     let unknown =
         recorded.operations.iter().filter(|operation| operation.return_ns.is_none()).count() as u64;
     tell(report, run, params, &kills, &decisions);
+    // What a switch answers by itself meanwhile is no decision.
+    let unserved = kills.all.iter().map(|kill| params.outage_ms(kill, &of_either));
+    report.summarize("newly_hot_unserved_ms_max", unserved.fold(0.0, f64::max));
     let failed = recorded.unanswered + unknown;
     // A client sends again for a while before its request has failed: what it waits meanwhile is no
     // less a failure to its user.
@@ -137,6 +162,14 @@ fn measure(params: &Failover, run: &Run<'_>, report: &mut Report) -> anyhow::Res
     Ok(())
 }
 
+impl Failover {
+    /// For how long no newly hot key was answered by a switch, as long as was looked at the most.
+    fn outage_ms(&self, kill: &Kill, decisions: &[Decision]) -> f64 {
+        let longest = self.round_s * 1000.0;
+        unavailable_ms(kill.at, decisions).map_or(longest, |ms| ms.min(longest))
+    }
+}
+
 fn tell(
     report: &mut Report,
     run: &Run<'_>,
@@ -148,9 +181,10 @@ fn tell(
     let longest = params.round_s * 1000.0;
     let (mut times, mut never) = (vec![], 0);
     for (number, kill) in kills.all.iter().enumerate() {
-        let ms = unavailable_ms(kill.at, decisions).filter(|ms| *ms < longest);
+        let ms = params.outage_ms(kill, decisions);
+        times.push(ms);
+        let ms = Some(ms).filter(|ms| *ms < longest);
         never += u32::from(ms.is_none());
-        times.push(ms.unwrap_or(longest));
         table.row([
             (number + 1).to_string(),
             control(kill.controller),
@@ -170,7 +204,7 @@ fn tell(
     // What it takes without a kill is part of what is measured with one.
     report.summarize("decision_ms_p50", median(&usual));
     report.summarize("kills", kills.all.len() as f64);
-    if never > 0 {
+    if never > 0 && !params.nobody_follows {
         report
             .fails(format!("after {never} kills nothing was cached any more within {longest} ms"));
     }
@@ -228,6 +262,12 @@ impl Kills {
             let at = Instant::now();
             rig.stop(&host, "control", libc::SIGKILL)?;
             self.all.push(Kill { at, controller: leader, next: None });
+            if params.nobody_follows {
+                for other in (1..=CONTROLLERS).filter(|other| *other != leader) {
+                    rig.stop(&control(other), "control", libc::SIGKILL)?;
+                }
+                return self.watch(rig, clients, round, progress);
+            }
             self.watch(rig, clients, DEAD_FOR, progress)?;
             rig.start(&host, "control")?;
             let left = round.saturating_sub(at.elapsed());
