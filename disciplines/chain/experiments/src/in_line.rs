@@ -21,8 +21,9 @@ use crate::{
 
 /// What members count of reads that met a version which they do not know to be committed.
 const DIRTY: &str = "order_dirty";
-/// The name of what NetChain answers if as much is asked as can be under way.
-const MOST: &str = "netchain_reads_per_s";
+/// The name of what NetChain answers if as much is asked as can be under way: to each member's
+/// clients as much as to those that are answered least.
+const MOST: &str = "netchain_even_reads_per_s";
 
 /// One chain, asked in one way.
 #[derive(Serialize, Deserialize)]
@@ -38,8 +39,8 @@ pub struct LinePoint {
     /// Part of the operations that write.
     #[serde(default)]
     writes: f64,
-    /// Reads per second, as a part of the most that NetChain answers; none: as many as can be under
-    /// way.
+    /// Reads per second, as a part of the most that NetChain answers to all members' clients alike;
+    /// none: as many as can be under way.
     load: Option<f64>,
     /// Whose clients ask.
     #[serde(default)]
@@ -151,12 +152,13 @@ impl Point for LinePoint {
         let (mut phase, places) = (self.phase(), self.places());
         let (mut most, mut wrong) = (None, 0);
         if let Some(load) = self.load {
-            // What NetChain can do is what both are asked for: it comes first.
+            // What NetChain can do is what both are asked for: it comes first. Its tail's own
+            // clients are answered more than others, and at a rate all members are asked alike.
             most = before.all().first().and_then(|first| first.number(MOST));
             if most.is_none() {
                 let full = bench.line.run(&places, &phase)?;
+                most = Some(least(&full) * places.len() as f64);
                 let full = PhaseResult::of_all(&full);
-                most = Some(full.read_rate());
                 wrong += full.wrong + full.not_found;
             }
             phase.rate = most.map(|most| load * most / places.len() as f64);
@@ -191,6 +193,8 @@ impl Point for LinePoint {
                 .aside("asked_per_s", phase.rate.map(|rate| rate * places.len() as f64))
                 .aside(MOST, most)
                 .aside("read", serde_json::to_value(result.reads)?)
+                .aside("read_waits", serde_json::to_value(result.read_waits)?)
+                .aside("answered_share", result.answered_share())
                 .aside("write", serde_json::to_value(result.writes)?)
                 .aside("put_off", result.put_off)
                 .aside("retransmitted", result.retransmitted)

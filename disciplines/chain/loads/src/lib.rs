@@ -22,7 +22,7 @@ use std::{
 use experiments::rig::{BoxedDriver, LoadPhase, Loads};
 use hdrhistogram::Histogram;
 use lab::steered::Program;
-use load::{Latency, histogram};
+use load::{Latency, Waits, histogram};
 use serde::{Deserialize, Serialize};
 use wire::Cluster;
 
@@ -148,8 +148,8 @@ pub struct Phase {
     pub relaxed: f64,
     /// Operations that each client has under way.
     pub outstanding: usize,
-    /// Operations per second of all clients, which an attack must say; none: the next when one
-    /// has ended.
+    /// Operations per second of all clients, which an attack must say, in an open loop with gaps as
+    /// chance has them; none: the next when one has ended.
     pub rate: Option<f64>,
     /// Of a phase that takes locks.
     #[serde(default)]
@@ -161,6 +161,11 @@ pub struct Phase {
 }
 
 impl Phase {
+    /// How long answers are waited for after it.
+    fn drain_s(&self) -> f64 {
+        if self.rate.is_some() { source::DRAIN * self.seconds } else { 0.0 }
+    }
+
     /// Writes every key, within a minute.
     pub fn fill() -> Phase {
         Phase { doing: Activity::Fill, outstanding: 4, ..Phase::load(0.0, 60.0) }
@@ -188,14 +193,20 @@ impl Phase {
     }
 }
 
-/// What a phase measured: operations that ended in its measured part. Values that nobody wrote
-/// count in the warm-up, too.
+/// What a phase measured: operations that ended in its measured part, or at a rate that were due in
+/// it. Values that nobody wrote count in the warm-up, too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhaseResult {
     /// Length of the measured part.
     pub seconds: f64,
-    /// Reads that were answered, and how long they took.
+    /// Reads that were answered, and how long they took; at a rate from when they were due.
     pub reads: Latency,
+    /// At a rate: reads that were due.
+    #[serde(default)]
+    pub reads_begun: u64,
+    /// At a rate: the times of all of these, also of those that were never answered.
+    #[serde(default)]
+    pub read_waits: Waits,
     /// Writes that were answered.
     pub writes: Latency,
     /// What the same reads and writes took.
@@ -255,18 +266,18 @@ impl Times {
     }
 }
 
-/// The distribution of what several generators counted.
-fn latency_of<'r>(all: impl Iterator<Item = &'r Vec<(u64, u64)>>) -> Latency {
+/// The times of what several generators counted.
+fn together<'r>(all: impl Iterator<Item = &'r Vec<(u64, u64)>>) -> Histogram<u64> {
     let mut histogram = histogram(3);
     for (took_ns, count) in all.flatten() {
         histogram.saturating_record_n(*took_ns, *count);
     }
-    Latency::of(&histogram)
+    histogram
 }
 
 impl LoadPhase for Phase {
     fn seconds(&self) -> f64 {
-        self.warmup_s + self.seconds
+        self.warmup_s + self.seconds + self.drain_s()
     }
 }
 
@@ -288,10 +299,14 @@ impl PhaseResult {
     pub fn of_all(all: &[PhaseResult]) -> PhaseResult {
         let sum = |of: fn(&PhaseResult) -> u64| all.iter().map(of).sum();
         let last_error = all.iter().map(|result| &result.error).rfind(|error| !error.is_empty());
+        let reads = together(all.iter().map(|result| &result.times.reads));
+        let reads_begun = sum(|result| result.reads_begun);
         PhaseResult {
             seconds: all.first().map_or(0.0, |result| result.seconds),
-            reads: latency_of(all.iter().map(|result| &result.times.reads)),
-            writes: latency_of(all.iter().map(|result| &result.times.writes)),
+            reads: Latency::of(&reads),
+            reads_begun,
+            read_waits: Waits::of(&reads, reads_begun.saturating_sub(reads.len())),
+            writes: Latency::of(&together(all.iter().map(|result| &result.times.writes))),
             not_found: sum(|result| result.not_found),
             failed: sum(|result| result.failed),
             unknown: sum(|result| result.unknown),
@@ -309,6 +324,11 @@ impl PhaseResult {
     /// Reads per second.
     pub fn read_rate(&self) -> f64 {
         self.reads.count as f64 / self.seconds
+    }
+
+    /// Part of the reads at a rate that were answered; none: they had no rate.
+    pub fn answered_share(&self) -> Option<f64> {
+        (self.reads_begun > 0).then(|| self.reads.count as f64 / self.reads_begun as f64)
     }
 
     /// Writes per second.

@@ -11,7 +11,7 @@ use anyhow::{bail, ensure};
 use chain_client::{Counts, Machine, Options, Reads};
 use client::{Condition, Error, Operation};
 use hdrhistogram::Histogram;
-use load::{Latency, histogram};
+use load::{Latency, Waits, histogram};
 use rand::RngExt;
 use seed::{SeededRng, rng};
 
@@ -25,6 +25,9 @@ const WATCHED: usize = 1_000_000_000;
 
 /// Bytes of a value that say which write it is, after its key's name.
 const STAMP: usize = 8;
+
+/// How long answers to what a rate had begin are waited for after a phase, as a part of it.
+pub(crate) const DRAIN: f64 = 0.1;
 
 /// Clients that ask.
 ///
@@ -44,6 +47,7 @@ pub struct Source {
     timers: BTreeSet<(u64, usize)>,
     due_ns: Vec<u64>,
     rng: SeededRng,
+    arrivals: SeededRng,
     written: u64,
     /// By key: the newest version that a client was told of as one that is committed.
     told: HashMap<usize, u64>,
@@ -59,7 +63,8 @@ struct PendingOperation {
     relaxed: bool,
     /// What its clients had been told of the key before.
     floor: u64,
-    begun_ns: u64,
+    /// When it was to begin.
+    due_ns: u64,
 }
 
 /// A phase under way.
@@ -69,8 +74,12 @@ struct Run {
     keys: Range<usize>,
     from_ns: u64,
     end_ns: u64,
-    /// When the next operation begins, at a rate.
+    /// Until when answers to what began before are waited for, at a rate.
+    drained_ns: u64,
+    /// When the next operation is due, at a rate.
     arrival_ns: f64,
+    /// Operations under way that count, at a rate.
+    open: usize,
     /// Keys still to be written, of a phase that writes all.
     left: VecDeque<usize>,
     /// Operations of an attack so far.
@@ -108,6 +117,7 @@ impl Source {
             timers: BTreeSet::new(),
             due_ns: vec![u64::MAX; config.clients],
             rng: rng(config.seed, "coord load"),
+            arrivals: rng(config.seed, "arrivals of coord load"),
             written: seed,
             told: HashMap::new(),
             run: None,
@@ -166,7 +176,9 @@ impl Source {
         self.run = Some(Run {
             from_ns,
             end_ns,
+            drained_ns: end_ns + (phase.drain_s() * 1e9) as u64,
             arrival_ns: now_ns as f64,
+            open: 0,
             left: match phase.doing {
                 Activity::Fill => keys.clone().collect(),
                 Activity::Load | Activity::Lock | Activity::Attack => VecDeque::new(),
@@ -193,12 +205,16 @@ impl Source {
         let begin = match (run.phase.rate, run.phase.doing) {
             // Not a part of a nanosecond before: nothing would begin then, and the time would stand
             // still.
-            (Some(_), Activity::Load | Activity::Attack) => run.arrival_ns.ceil() as u64,
+            (Some(_), Activity::Load | Activity::Attack) => {
+                let arrival_ns = run.arrival_ns.ceil() as u64;
+                if arrival_ns < run.end_ns { arrival_ns } else { u64::MAX }
+            }
             (_, Activity::Fill) if run.left.is_empty() => u64::MAX,
             _ if self.free.is_empty() => u64::MAX,
             _ => 0,
         };
-        Some(timer.min(begin).min(run.end_ns))
+        let end_ns = if run.open > 0 { run.drained_ns } else { run.end_ns };
+        Some(timer.min(begin).min(end_ns))
     }
 
     /// A datagram has arrived.
@@ -228,8 +244,8 @@ impl Source {
             self.collect(at, now_ns);
         }
         let (mut begun, mut sent) = (0, 0);
-        while let Some(at) = self.next_to_begin(now_ns) {
-            self.ask(at, now_ns);
+        while let Some((at, due_ns)) = self.next_to_begin(now_ns) {
+            self.ask(at, due_ns, now_ns);
             begun += 1;
         }
         for machine in &mut self.machines {
@@ -258,9 +274,12 @@ impl Source {
         let Some(run) = &self.run else { return Ok(None) };
         let over = match run.phase.doing {
             Activity::Fill => run.left.is_empty() && self.under_way.is_empty(),
-            Activity::Load | Activity::Lock | Activity::Attack => now_ns >= run.end_ns,
+            // What is still open by then is counted as begun, and not as answered.
+            Activity::Load | Activity::Lock | Activity::Attack => {
+                now_ns >= run.end_ns && (run.open == 0 || now_ns >= run.drained_ns)
+            }
         };
-        if !over && now_ns >= run.end_ns {
+        if run.phase.doing == Activity::Fill && !over && now_ns >= run.end_ns {
             let left = run.left.len() + self.under_way.len();
             let error = run.result.error.clone();
             self.run = None;
@@ -271,6 +290,10 @@ impl Source {
         Ok(Some(PhaseResult {
             reads: Latency::of(&run.reads),
             writes: Latency::of(&run.writes),
+            read_waits: Waits::of(
+                &run.reads,
+                run.result.reads_begun.saturating_sub(run.reads.len()),
+            ),
             times: Times::of(&run.reads, &run.writes),
             ignored: sum.ignored - before.ignored,
             sent: sum.sent - before.sent,
@@ -313,30 +336,38 @@ impl Source {
         sum
     }
 
-    /// The client that begins something now.
-    fn next_to_begin(&mut self, now_ns: u64) -> Option<usize> {
+    /// The client that begins something now, and when that was due.
+    fn next_to_begin(&mut self, now_ns: u64) -> Option<(usize, u64)> {
         let run = self.run.as_mut()?;
         match (run.phase.doing, run.phase.rate) {
             (Activity::Fill, _) if run.left.is_empty() => None,
-            (Activity::Load | Activity::Lock | Activity::Attack, _) if now_ns >= run.end_ns => None,
             (Activity::Load | Activity::Attack, Some(rate)) => {
-                if run.arrival_ns > now_ns as f64 {
+                // Who comes late begins what was due before the end all the same.
+                let due_ns = run.arrival_ns.ceil() as u64;
+                if due_ns > now_ns || due_ns >= run.end_ns {
                     return None;
                 }
-                run.arrival_ns += 1e9 / rate;
-                Some(self.rng.random_range(0..self.machines.len()))
+                // As of many users who know nothing of one another. An attack is as even as it can
+                // be: it is about how much is sent.
+                let gap = match run.phase.doing {
+                    Activity::Load => -(1.0 - self.arrivals.random::<f64>()).ln(),
+                    _ => 1.0,
+                };
+                run.arrival_ns += gap * 1e9 / rate;
+                Some((self.rng.random_range(0..self.machines.len()), due_ns))
             }
+            (Activity::Load | Activity::Lock | Activity::Attack, _) if now_ns >= run.end_ns => None,
             _ => {
                 let at = self.free.pop_front()?;
                 if self.counts[at] + 1 < run.phase.outstanding {
                     self.free.push_back(at);
                 }
-                Some(at)
+                Some((at, now_ns))
             }
         }
     }
 
-    fn ask(&mut self, at: usize, now_ns: u64) {
+    fn ask(&mut self, at: usize, due_ns: u64, now_ns: u64) {
         let Some(run) = &mut self.run else { return };
         let is_attack = run.phase.doing == Activity::Attack;
         if is_attack && run.attack() == WATCHES {
@@ -372,7 +403,8 @@ impl Source {
             self.machines[at].begin(&Operation::Get { key }, now_ns)
         };
         let floor = self.told.get(&key).copied().unwrap_or(0);
-        let asked = PendingOperation { key, write, relaxed, floor, begun_ns: now_ns };
+        let asked = PendingOperation { key, write, relaxed, floor, due_ns };
+        run.begin(&asked);
         self.under_way.insert((at, number), asked);
         self.counts[at] += 1;
         self.collect(at, now_ns);
@@ -385,26 +417,7 @@ impl Source {
             self.machines[at].end(number, now_ns);
         }
         while let Some((number, result)) = self.machines[at].next_finished() {
-            let Some(asked) = self.under_way.remove(&(at, number)) else {
-                continue; // of an earlier phase
-            };
-            self.counts[at] -= 1;
-            if let Some(run) = &mut self.run {
-                if self.counts[at] + 1 == run.phase.outstanding {
-                    self.free.push_back(at);
-                }
-                let told = version_of(&asked, &result);
-                if told.is_some_and(|version| version < asked.floor) {
-                    run.result.too_old += 1;
-                }
-                if let Some(version) = told.filter(|_| !asked.relaxed) {
-                    let newest = self.told.entry(asked.key).or_default();
-                    *newest = version.max(*newest);
-                }
-                if run.take(&asked, result, now_ns) {
-                    run.left.push_back(asked.key);
-                }
-            }
+            self.end(at, number, result, now_ns);
         }
         let next_ns = self.machines[at].next_ns().unwrap_or(u64::MAX);
         if next_ns != self.due_ns[at] {
@@ -415,9 +428,51 @@ impl Source {
             }
         }
     }
+
+    /// Takes what came of one of a client's operations.
+    fn end(&mut self, at: usize, number: u64, result: Result<client::Answer, Error>, now_ns: u64) {
+        let Some(asked) = self.under_way.remove(&(at, number)) else {
+            return; // of an earlier phase
+        };
+        self.counts[at] -= 1;
+        let Some(run) = &mut self.run else { return };
+        run.open -= usize::from(run.counts_by_due(&asked));
+        if self.counts[at] + 1 == run.phase.outstanding {
+            self.free.push_back(at);
+        }
+        let told = version_of(&asked, &result);
+        if told.is_some_and(|version| version < asked.floor) {
+            run.result.too_old += 1;
+        }
+        if let Some(version) = told.filter(|_| !asked.relaxed) {
+            let newest = self.told.entry(asked.key).or_default();
+            *newest = version.max(*newest);
+        }
+        if run.take(&asked, result, now_ns) {
+            run.left.push_back(asked.key);
+        }
+    }
 }
 
 impl Run {
+    /// Whether an operation counts because it was due in the measured part, whenever it ends: at a
+    /// rate those that are never answered count too.
+    fn counts_by_due(&self, asked: &PendingOperation) -> bool {
+        self.is_open_loop() && (self.from_ns..self.end_ns).contains(&asked.due_ns)
+    }
+
+    fn is_open_loop(&self) -> bool {
+        self.phase.doing == Activity::Load && self.phase.rate.is_some()
+    }
+
+    /// Takes note of an operation that begins.
+    fn begin(&mut self, asked: &PendingOperation) {
+        if self.counts_by_due(asked) {
+            self.open += 1;
+            self.result.reads_begun += u64::from(!asked.write);
+        }
+    }
+
     /// So many datagrams were sent beside those that began something. Those of an attack count
     /// against its rate, so that it sends no more than that, whoever answers.
     fn count_again(&mut self, datagrams: usize) {
@@ -441,8 +496,11 @@ impl Run {
         result: Result<client::Answer, Error>,
         now_ns: u64,
     ) -> bool {
-        let measured = (self.from_ns..self.end_ns).contains(&now_ns);
-        let took_ns = now_ns.saturating_sub(asked.begun_ns);
+        let measured = match self.is_open_loop() {
+            true => self.counts_by_due(asked),
+            false => (self.from_ns..self.end_ns).contains(&now_ns),
+        };
+        let took_ns = now_ns.saturating_sub(asked.due_ns);
         let out = &mut self.result;
         if asked.write {
             return match result.and_then(client::Answer::written) {
@@ -580,5 +638,74 @@ mod tests {
             let now_ns = source.next_ns().unwrap();
             assert!(source.go_on(now_ns, &mut |_, _| ()), "at {now_ns} ns");
         }
+    }
+
+    /// Asks at 1,000 a second for a second, by a driver that comes so late and gives every so
+    /// manieth read an answer.
+    fn asked(late_ns: u64, answers_every: usize) -> PhaseResult {
+        let mut source = source();
+        source.begin(&Phase { rate: Some(1000.0), ..Phase::load(0.0, 1.0) }, 0).unwrap();
+        let (mut now_ns, mut begun) = (0, 0);
+        loop {
+            source.go_on(now_ns, &mut |_, _| ());
+            let under_way = source.under_way.keys().copied();
+            let mut fresh: Vec<(usize, u64)> = under_way.collect();
+            fresh.sort_unstable();
+            for (at, number) in fresh {
+                let is_new = source.under_way[&(at, number)].due_ns + late_ns >= now_ns;
+                begun += usize::from(is_new);
+                if is_new && begun.is_multiple_of(answers_every) {
+                    let header = wire::Header {
+                        status: wire::Status::NotFound,
+                        ..wire::Header::new(wire::Op::ReadReply)
+                    };
+                    let store = ([10, 0, 0, 1], wire::PORT).into();
+                    let request = client::kit::Request { tenant: 7, value_len: 0, is_write: false };
+                    let answer = client::Answer::new(store, request, header, vec![].into());
+                    source.end(at, number, Ok(answer), now_ns);
+                }
+            }
+            if let Some(result) = source.finished(now_ns).unwrap() {
+                return result;
+            }
+            now_ns = (source.next_ns().unwrap() + late_ns).max(now_ns + 1);
+        }
+    }
+
+    #[test]
+    fn at_a_rate_what_is_never_answered_counts_too() {
+        let result = asked(0, 2);
+        assert!((900..1100).contains(&result.reads_begun), "{result:?}");
+        let share = result.answered_share().unwrap();
+        assert!((share - 0.5).abs() < 0.001, "{share}");
+        assert!(result.read_waits.p50_us.is_none_or(|us| us == result.reads.max_us));
+        assert_eq!(result.read_waits.p99_us, None);
+        let together = PhaseResult::of_all(&[result.clone(), asked(0, 1)]);
+        assert!((together.answered_share().unwrap() - 0.75).abs() < 0.02);
+        assert_eq!(asked(0, 1).answered_share(), Some(1.0));
+    }
+
+    #[test]
+    fn who_comes_late_makes_reads_take_longer() {
+        let (prompt, late) = (asked(0, 1), asked(3_000_000, 1));
+        assert_eq!(prompt.reads_begun, late.reads_begun);
+        assert_eq!(prompt.reads.count, prompt.reads_begun);
+        assert!(prompt.reads.max_us < 2.0, "{:?}", prompt.reads);
+        assert!(late.reads.p50_us > 1000.0, "{:?}", late.reads);
+    }
+
+    #[test]
+    fn requests_at_a_rate_come_as_chance_has_them() {
+        let mut source = source();
+        source.begin(&Phase { rate: Some(1e6), ..Phase::load(0.0, 1.0) }, 0).unwrap();
+        let mut gaps = vec![];
+        for _ in 0..1000 {
+            let now_ns = source.next_ns().unwrap();
+            source.go_on(now_ns, &mut |_, _| ());
+            gaps.push(source.next_ns().unwrap() - now_ns);
+        }
+        let short = gaps.iter().filter(|gap| **gap < 100).count();
+        // 1 - exp(-0.1) of them.
+        assert!((60..140).contains(&short), "{short}");
     }
 }
