@@ -169,8 +169,9 @@ impl Point for LinePoint {
         let results = match writer {
             Some(writer) => {
                 let longer = phase.warmup_s + phase.seconds;
-                let rate = self.write_rate;
-                writer.begin(&Phase { rate, ..Phase::load(1.0, 1.5 * longer) })?;
+                // Even: the key is to be written all the time.
+                let writes = Phase { even: true, ..Phase::load(1.0, 1.5 * longer) };
+                writer.begin(&Phase { rate: self.write_rate, ..writes })?;
                 let results = bench.line.run(&places, &phase)?;
                 written = Some(writer.finish()?.write_rate());
                 results
@@ -187,7 +188,7 @@ impl Point for LinePoint {
                 .aside("least_reads_per_s", least(&results))
                 .aside("by_member", by_member)
                 .aside("at_most", self.at_most(run.options.world))
-                .aside("dirty_share", dirty as f64 / (result.sent as f64 * (1.0 - self.writes)))
+                .aside("dirty_share", dirty as f64 / (result.reads_asked as f64).max(1.0))
                 .aside("writes_per_s", written.unwrap_or(result.write_rate()))
                 .aside("answers_per_s", answered)
                 .aside("asked_per_s", phase.rate.map(|rate| rate * places.len() as f64))

@@ -148,9 +148,12 @@ pub struct Phase {
     pub relaxed: f64,
     /// Operations that each client has under way.
     pub outstanding: usize,
-    /// Operations per second of all clients, which an attack must say, in an open loop with gaps as
-    /// chance has them; none: the next when one has ended.
+    /// Operations per second of all clients, which an attack must say, in an open loop; none: the
+    /// next when one has ended.
     pub rate: Option<f64>,
+    /// Whether they come at even distances, as those of an attack do, and not as chance has them.
+    #[serde(default)]
+    pub even: bool,
     /// Of a phase that takes locks.
     #[serde(default)]
     pub locks: Locks,
@@ -186,6 +189,7 @@ impl Phase {
             relaxed: 0.0,
             outstanding: 1,
             rate: None,
+            even: false,
             locks: Locks::default(),
             warmup_s: 0.0,
             seconds,
@@ -201,6 +205,9 @@ pub struct PhaseResult {
     pub seconds: f64,
     /// Reads that were answered, and how long they took; at a rate from when they were due.
     pub reads: Latency,
+    /// Reads that began, in the warm-up, too.
+    #[serde(default)]
+    pub reads_asked: u64,
     /// At a rate: reads that were due.
     #[serde(default)]
     pub reads_begun: u64,
@@ -304,6 +311,7 @@ impl PhaseResult {
         PhaseResult {
             seconds: all.first().map_or(0.0, |result| result.seconds),
             reads: Latency::of(&reads),
+            reads_asked: sum(|result| result.reads_asked),
             reads_begun,
             read_waits: Waits::of(&reads, reads_begun.saturating_sub(reads.len())),
             writes: Latency::of(&together(all.iter().map(|result| &result.times.writes))),

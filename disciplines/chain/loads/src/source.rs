@@ -350,7 +350,9 @@ impl Source {
                 // As of many users who know nothing of one another. An attack is as even as it can
                 // be: it is about how much is sent.
                 let gap = match run.phase.doing {
-                    Activity::Load => -(1.0 - self.arrivals.random::<f64>()).ln(),
+                    Activity::Load if !run.phase.even => {
+                        -(1.0 - self.arrivals.random::<f64>()).ln()
+                    }
                     _ => 1.0,
                 };
                 run.arrival_ns += gap * 1e9 / rate;
@@ -467,6 +469,7 @@ impl Run {
 
     /// Takes note of an operation that begins.
     fn begin(&mut self, asked: &PendingOperation) {
+        self.result.reads_asked += u64::from(!asked.write);
         if self.counts_by_due(asked) {
             self.open += 1;
             self.result.reads_begun += u64::from(!asked.write);
@@ -675,6 +678,9 @@ mod tests {
     #[test]
     fn at_a_rate_what_is_never_answered_counts_too() {
         let result = asked(0, 2);
+        // What is sent again is no other read.
+        assert!(result.sent > 2 * result.reads_asked, "{result:?}");
+        assert_eq!(result.reads_asked, result.reads_begun);
         assert!((900..1100).contains(&result.reads_begun), "{result:?}");
         let share = result.answered_share().unwrap();
         assert!((share - 0.5).abs() < 0.001, "{share}");
