@@ -3,6 +3,7 @@
 mod chip;
 mod follow;
 mod hunt;
+mod kept;
 mod leaving;
 mod loans;
 mod mutants;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, bail, ensure};
 use lab::progress::Progress;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     Kind, Options, Report, Run, World, busy,
@@ -222,6 +222,21 @@ impl Experiment {
             )
         })?;
         Ok(idle.why_never.as_deref().map_or(Ok(()), Err))
+    }
+
+    /// Holds figures that were kept of a run against what is claimed of such a run: how many were
+    /// there, and what is wrong with them, in words. Code of before may not have measured all.
+    pub fn hold_kept(
+        &self,
+        figures: &Map<String, Value>,
+        world: World,
+        quick: bool,
+    ) -> (usize, Vec<String>) {
+        let claims = self.claims.iter().filter(|(name, claim)| {
+            claim.is_about(world, quick) && figures.contains_key(name.as_str())
+        });
+        let complaint = |(name, claim): (&String, &Claim)| claim.complaint(name, figures, world);
+        (claims.clone().count(), claims.filter_map(complaint).collect())
     }
 
     /// Names of its claims of which no quick run in the simulator says whether they come out: they
@@ -486,6 +501,18 @@ mod tests {
         let claim = "[claims]\nunconfirmed = { most = 0, guard = true }";
         let said = run(&format!("items = 1\n{claim}\n")).failure.unwrap();
         assert_eq!(said, "unconfirmed = 1: at most 0 was claimed");
+    }
+
+    #[test]
+    fn what_was_kept_is_held_against_what_is_claimed_of_such_a_run() {
+        let claims =
+            "keys = { most = 5 }\nother = { least = 1 }\nitems = { most = 1, full = true }";
+        let experiment = parse(&format!("keys = 5\n[claims]\n{claims}\n")).unwrap();
+        let kept = serde_json::json!({"keys": 6, "items": 2});
+        let held = |quick| experiment.hold_kept(kept.as_object().unwrap(), World::Sim, quick);
+        assert_eq!(held(true), (1, vec!["keys = 6: at most 5 was claimed".into()]));
+        assert_eq!(held(false).0, 2);
+        assert_eq!(held(false).1.len(), 2);
     }
 
     #[test]
