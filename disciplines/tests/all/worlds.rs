@@ -137,6 +137,15 @@ fn nothing_of_what_experiments_claim_comes_out_with_the_mechanism_off() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
+/// With its mechanism off a run says nothing unless something is claimed that the mechanism does.
+#[test]
+fn who_can_be_idle_claims_an_effect() {
+    for experiment in experiments().unwrap() {
+        let can_be_idle = experiment.can_be_idle().unwrap().is_ok();
+        assert!(!can_be_idle || experiment.claims_an_effect(), "{}", experiment.name);
+    }
+}
+
 /// What no run here shows to hang on a mechanism: it is known by name, and the list stays short.
 #[test]
 fn what_hangs_on_no_mechanism_is_known_by_name() {

@@ -27,6 +27,10 @@ pub struct Claim {
     /// that the mechanism did anything.
     #[serde(default)]
     pub guard: bool,
+    /// Whether it counts what the run itself has done, such as attacks that it sent: that it was
+    /// the run that it was to be, and nothing that came of it.
+    #[serde(default)]
+    pub input: bool,
 }
 
 /// Of a number, both ends included.
@@ -38,6 +42,11 @@ struct Bounds {
 }
 
 impl Claim {
+    /// Whether it says that the mechanism did something.
+    pub fn is_effect(self) -> bool {
+        !self.guard && !self.input
+    }
+
     /// Whether it is about such a run.
     pub fn is_about(self, world: World, quick: bool) -> bool {
         self.world.is_none_or(|its| its == world) && !(self.full && quick)

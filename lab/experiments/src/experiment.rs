@@ -210,6 +210,12 @@ impl Experiment {
         !self.claims.is_empty()
     }
 
+    /// Whether it says so of its mechanism, and not only of what holds without it or of what the
+    /// run itself has done.
+    pub fn claims_an_effect(&self) -> bool {
+        self.claims.values().any(|claim| claim.is_effect())
+    }
+
     /// Whether its file says how its mechanism is turned off; if there is none, why.
     ///
     /// # Errors
@@ -501,6 +507,16 @@ mod tests {
         let claim = "[claims]\nunconfirmed = { most = 0, guard = true }";
         let said = run(&format!("items = 1\n{claim}\n")).failure.unwrap();
         assert_eq!(said, "unconfirmed = 1: at most 0 was claimed");
+    }
+
+    #[test]
+    fn neither_guards_nor_what_the_run_did_itself_are_effects() {
+        let effect = parse("[claims]\nitems = { most = 9 }\n").unwrap();
+        assert!(effect.claims_an_effect());
+        for word in ["guard", "input"] {
+            let text = format!("[claims]\nitems = {{ most = 9, {word} = true }}\n");
+            assert!(!parse(&text).unwrap().claims_an_effect(), "{word}");
+        }
     }
 
     #[test]

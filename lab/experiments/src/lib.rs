@@ -24,6 +24,7 @@
 //! rounds = { most = 5, world = "sim", full = true }   # of full runs in the simulator only
 //! rate = { least = 1.5, sim = { least = 2.8 } }       # closer where only the seed decides
 //! wrong_values = { most = 0, guard = true }           # holds with the mechanism off as well
+//! attacks_sent = { least = 100, input = true }        # what the run did itself is no effect
 //! [idle]             # how the mechanism is turned off, under --idle: then no claim may come out
 //! discipline = "none" # but those that are guards. What runs in the place of the discipline;
 //! [idle.params.rack] # and parameters, on top of all others

@@ -79,6 +79,15 @@ impl ProtocolResult {
         let killed = self.troubles.iter().filter(|trouble| trouble.kind == Kind::Killed);
         killed.count() as u64
     }
+
+    /// How often a switch that had lost its place to another one took a member's place again.
+    fn members_again(&self) -> u64 {
+        let again = self.troubles.iter().enumerate().filter(|(at, trouble)| {
+            let mut before = self.troubles[..*at].iter().filter(|other| other.by.is_some());
+            trouble.by.is_some_and(|by| before.any(|other| other.id == by))
+        });
+        again.count() as u64
+    }
 }
 
 impl RelaxedReads {
@@ -211,6 +220,7 @@ impl Faults {
             ("reads_unanswered", together.unanswered),
             ("torn_values", together.torn),
             ("troubles", all.iter().map(|seen| seen.troubles.len() as u64).sum()),
+            ("members_again", all.iter().map(|seen| seen.members_again()).sum()),
             ("ids_reused", all.iter().map(|seen| seen.ids_reused()).sum()),
             ("options_changed", all.len() as u64),
             ("relaxed_reads", all.iter().map(|seen| seen.relaxed.answered).sum()),
@@ -223,6 +233,9 @@ impl Faults {
         for (kind, ms) in &longest {
             report.summarize(format!("unavailable_ms_max_{}", kind.name()), *ms);
         }
+        let troubles = all.iter().flat_map(|seen| &seen.troubles);
+        let replaced = troubles.filter_map(|trouble| trouble.replaced_ms).max_by(f64::total_cmp);
+        replaced.into_iter().for_each(|ms| report.summarize("replaced_ms_max", ms));
         let told = longest.iter().filter(|(kind, _)| kind.is_noticed());
         let told = told.map(|(_, ms)| *ms).fold(0.0, f64::max);
         report.summarize("unavailable_ms_max", told);

@@ -72,6 +72,9 @@ pub struct Trouble {
     pub kind: Kind,
     /// Where the member stood: 0 is the head.
     pub place: usize,
+    /// Its switch, and the one that had its place in the end; none: it was not replaced.
+    pub id: u16,
+    pub by: Option<u16>,
     /// When, and until when it may be felt, by the clock of who records.
     pub from_ns: u64,
     pub until_ns: u64,
@@ -109,12 +112,13 @@ pub fn make(
             bench.rig.forget_switch(id)?;
         }
     }
-    let mut replaced_ms = None;
+    let (mut replaced_ms, mut by) = (None, None);
     if kind.is_replaced() {
         // Who asks hears of it from those that are left.
         loop {
             let now = bench.members()?;
             if now.len() == members.len() && !now.contains(&id) {
+                by = now.into_iter().find(|other| !members.contains(other));
                 break;
             }
             let waited = bench.rig.now() - begun;
@@ -136,7 +140,7 @@ pub fn make(
         Kind::Restarted => {}
     }
     bench.rig.wait(time)?;
-    Ok(Trouble { kind, place, from_ns, until_ns: bench.rig.clock_ns(), replaced_ms })
+    Ok(Trouble { kind, place, id, by, from_ns, until_ns: bench.rig.clock_ns(), replaced_ms })
 }
 
 /// For how long nobody's write, or nobody's read, was answered while this was felt: the longer of
@@ -174,6 +178,8 @@ mod tests {
         let trouble = Trouble {
             kind: Kind::Killed,
             place: 0,
+            id: 1,
+            by: None,
             from_ns: 1_000_000_000,
             until_ns: 2_000_000_000,
             replaced_ms: None,

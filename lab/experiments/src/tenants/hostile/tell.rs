@@ -33,6 +33,8 @@ pub(super) fn tell(
         let name = format!("victim_{}_share", neighbour.operations);
         report.summarize(name, share(&|seen| seen.own[at].throughput));
     }
+    // What attackers ask for is granted them, from what is theirs: they were not just thrown away.
+    report.summarize("grants_over_harmless", share(&|seen| seen.count("grants") as f64));
     report.count("leases_lost", hostile.leases_lost());
     let own = neighbours.iter().flat_map(|neighbour| neighbour.attacks).copied();
     let mut sent = 0;
