@@ -34,14 +34,19 @@ pub struct Throttling {
 }
 
 impl CpuShare {
+    /// How long a period is of a share of this part: who has used it up stands still for the rest.
+    pub fn period_ms(part: f64) -> f64 {
+        LEAST_QUOTA_US.max(part * PERIOD_US) / part / 1e3
+    }
+
     /// A share of this part of one processor, under a name that no other has on this machine.
     ///
     /// # Errors
     /// The machine bounds no processes, or not for this process.
     pub fn new(name: &str, part: f64) -> anyhow::Result<CpuShare> {
         ensure!(part > 0.0, "a share of {part} of a processor: above 0 is expected");
-        let quota_us = LEAST_QUOTA_US.max(part * PERIOD_US);
-        let period_us = quota_us / part;
+        let period_us = CpuShare::period_ms(part) * 1e3;
+        let quota_us = period_us * part;
         let first = FIRST_KIND.iter().map(Path::new);
         let first = first.into_iter().find(|dir| dir.join("cpu.cfs_quota_us").exists());
         if let Some(root) = first {
@@ -109,5 +114,17 @@ impl Drop for CpuShare {
             }
         }
         let _ = fs::remove_dir(&self.dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_less_there_is_of_a_processor_the_longer_is_a_period() {
+        for (part, ms) in [(0.02, 50.0), (0.04, 25.0), (0.1, 10.0), (0.5, 10.0)] {
+            assert!((CpuShare::period_ms(part) - ms).abs() < 1e-9, "{part}");
+        }
     }
 }

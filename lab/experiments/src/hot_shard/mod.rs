@@ -18,7 +18,7 @@ use std::{
 
 use anyhow::ensure;
 use history::{Effect, Operation};
-use lab::interrupt;
+use lab::{cpu_share::CpuShare, interrupt};
 use load::workload::Popularity;
 use serde::{Deserialize, Serialize};
 
@@ -97,6 +97,8 @@ impl Measure for HotShard {
             rows.push([before, after]);
         }
         tell::tell(&rows, same as f64 / self.keys as f64, report);
+        // A node that has used its part up stands still for the rest of a period.
+        report.summarize("quota_period_ms", CpuShare::period_ms(self.cpu_share));
         Ok(())
     }
 }

@@ -83,6 +83,8 @@ pub(super) fn tell(rows: &[[Row; 2]], served: f64, report: &mut Report) {
             ("hottest_shard_cpu_after_over_before", cpu),
             ("throughput_gain", after.per_s / before.per_s.max(1.0)),
             ("p99_over_direct", after.p99_ms / before.p99_ms.max(1e-6)),
+            ("p99_ms_direct", before.p99_ms),
+            ("p99_ms_gateway", after.p99_ms),
         ] {
             report.summarize(format!("{name}{suffix}"), value);
         }
