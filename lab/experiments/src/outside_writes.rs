@@ -18,6 +18,7 @@ use lab::{interrupt, namespace};
 use load::workload::KeySpace;
 use plan::LEASE_MS;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+use seed::SeededRng;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use text::table::{Table, percent, thousands};
@@ -103,7 +104,7 @@ fn measure(params: &OutsideWrites, run: &Run<'_>, report: &mut Report) -> anyhow
     let (rack, seed) = (&params.rack, run.options.seed);
     let mut servers = Servers::new(run, rack, Backend::Redis)?;
     servers.cache_on()?;
-    let mut writer = Writer::connect(&servers.data_of("server")?, rack.value_len.longest())?;
+    let mut writer = Writer::connect(&servers.data_of("server")?, rack.value_len.longest(), seed)?;
     for key in 0..HOT {
         writer.write(key)?;
     }
@@ -243,17 +244,22 @@ struct Writer {
     redis: Connection,
     keys: KeySpace,
     value_len: usize,
-    rng: StdRng,
+    rng: SeededRng,
     written: AckTimes,
 }
 
+/// What decides which key is written next: other keys with another seed, and than the reader's.
+fn writers(seed: u64) -> SeededRng {
+    seed::rng(seed, "outside writer")
+}
+
 impl Writer {
-    fn connect(socket: &Path, value_len: usize) -> anyhow::Result<Writer> {
+    fn connect(socket: &Path, value_len: usize, seed: u64) -> anyhow::Result<Writer> {
         Ok(Writer {
             redis: Connection::to(&Server::Unix(socket.into()))?,
             keys: KeySpace::new(HOT, wire::TENANT_OPEN, &Secret::NONE.into()),
             value_len,
-            rng: StdRng::seed_from_u64(1),
+            rng: writers(seed),
             written: vec![vec![]; HOT],
         })
     }
@@ -456,6 +462,16 @@ fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn which_keys_are_written_follows_from_the_seed() {
+        let keys = |seed| -> Vec<usize> {
+            let mut rng = writers(seed);
+            (0..64).map(|_| rng.random_range(0..HOT)).collect()
+        };
+        assert_eq!(keys(1), keys(1));
+        assert_ne!(keys(1), keys(2));
+    }
 
     #[test]
     fn a_value_tells_its_number() {
