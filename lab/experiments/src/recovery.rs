@@ -52,8 +52,10 @@ pub struct Recoveries {
     pub ms: Vec<f64>,
     /// Their median.
     pub p50: f64,
-    /// Their 95th percentile.
+    /// Their 95th percentile: of fewer than twenty changes the longest.
     pub p95: f64,
+    /// The longest.
+    pub longest: f64,
     /// The least part of the optimum that a (longer) stretch reached after a change.
     pub lowest: f64,
     /// The part of the optimum that was reached, mean over all changes: (milliseconds since the
@@ -81,6 +83,7 @@ impl Recoveries {
         Recoveries {
             p50: quantile(&ms, 0.5),
             p95: quantile(&ms, 0.95),
+            longest: quantile(&ms, 1.0),
             lowest: lows.map(|low| watched.reached(low)).fold(f64::INFINITY, f64::min),
             curve: curve(&periods, step, watched),
             ms,
@@ -159,7 +162,7 @@ mod tests {
         // take away.
         let seen = watched(&|i| if (50..65).contains(&i) { 0 } else { 100 });
         assert_eq!(seen.ms, [0.0, 30.0]);
-        assert_eq!((seen.p50, seen.p95), (0.0, 30.0));
+        assert_eq!((seen.p50, seen.p95, seen.longest), (0.0, 30.0, 30.0));
         assert!((seen.lowest - 0.7).abs() < 1e-9, "{}", seen.lowest);
         assert_eq!(seen.curve[14], (28.0, 0.5));
         assert_eq!(seen.curve[15], (30.0, 1.0));
