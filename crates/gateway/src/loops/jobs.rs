@@ -17,7 +17,7 @@ use std::{
 
 use client::{Answer, Error, Reservation};
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use slab::Slab;
 use tokio::sync::{mpsc::UnboundedReceiver, oneshot};
 
@@ -85,8 +85,9 @@ pub(super) struct Jobs {
     calls: HashMap<u64, oneshot::Sender<Result<Answer, Error>>>,
     asked: Slab<AskedBackend>,
     pauses: Vec<(Instant, oneshot::Sender<()>)>,
-    /// Clients whose next command waits for room.
+    /// Clients whose next command waits for room, in the order in which they began to, each once.
     crowded: VecDeque<usize>,
+    are_crowded: HashSet<usize>,
     /// Redis servers behind the stores.
     pub backends: usize,
     /// Of which of them it was said last that they cannot be used.
@@ -120,6 +121,7 @@ impl Jobs {
             asked: Slab::new(),
             pauses: vec![],
             crowded: VecDeque::new(),
+            are_crowded: HashSet::new(),
             backends,
             away: vec![false; backends],
         }
@@ -127,16 +129,23 @@ impl Jobs {
 
     /// Whether one more may run. If not, this client is told when it is tried again.
     pub fn has_room(&mut self, client: usize) -> bool {
-        let has_room = self.running.len() < JOBS;
-        if !has_room {
+        let has_room = self.free() > 0;
+        if !has_room && self.are_crowded.insert(client) {
             self.crowded.push_back(client);
         }
         has_room
     }
 
-    /// A client whose command waited for room that there is now.
+    /// How many more may run.
+    pub fn free(&self) -> usize {
+        JOBS.saturating_sub(self.running.len())
+    }
+
+    /// The client that has waited for room for longest, and waits no longer.
     pub fn next_crowded(&mut self) -> Option<usize> {
-        self.crowded.pop_front()
+        let next = self.crowded.pop_front()?;
+        self.are_crowded.remove(&next);
+        Some(next)
     }
 
     /// Begins a job.
@@ -228,4 +237,33 @@ fn value_of(heard: &[u8]) -> DataResult<redis::Value> {
     }
     redis::parse_redis_value(heard)
         .map_err(|error| ErrorLine(format!("ERR the backend's answer makes no sense: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::strings::errands::Errands;
+
+    fn none() -> Jobs {
+        let (errands, taken) = Errands::new();
+        let counters = Arc::default();
+        let network = Network { keeps_names: true, errands, direct: None, counters };
+        let parts = JobParts { network, errands: taken, backends: vec![], others: String::new() };
+        Jobs::new(parts, 0, &Stats::new(64))
+    }
+
+    #[test]
+    fn a_client_waits_for_room_once_however_often_it_is_refused() {
+        let mut jobs = none();
+        assert!(jobs.has_room(7));
+        assert_eq!(jobs.next_crowded(), None);
+        (0..JOBS).for_each(|_| jobs.running.push(Box::pin(std::future::pending())));
+        for client in [7, 7, 8, 7] {
+            assert!(!jobs.has_room(client));
+        }
+        assert_eq!(jobs.next_crowded(), Some(7));
+        assert!(!jobs.has_room(7), "it comes behind the other one");
+        let rest = std::iter::from_fn(|| jobs.next_crowded());
+        assert_eq!(rest.collect::<Vec<_>>(), [8, 7]);
+    }
 }

@@ -232,9 +232,10 @@ impl EventLoop {
                 self.run_errand(errand);
             }
             if !moved {
-                return;
+                break;
             }
         }
+        self.wake_crowded();
     }
 
     fn end_job(&mut self, owner: JobOwner, reply: Reply) {
@@ -254,8 +255,19 @@ impl EventLoop {
             }
         }
         drop(memory);
-        if let Some(next) = self.jobs.as_mut().and_then(Jobs::next_crowded) {
-            self.make_ready(next);
+    }
+
+    /// Has as many of those tried again whose commands wait for room as there is room for. Where
+    /// one does not use it, it is free in the next round still, which begins at once.
+    fn wake_crowded(&mut self) {
+        let mut free = self.jobs.as_ref().map_or(0, Jobs::free);
+        while free > 0
+            && let Some(next) = self.jobs.as_mut().and_then(Jobs::next_crowded)
+        {
+            if self.clients.get(next).is_some_and(|client| client.waits) {
+                self.make_ready(next);
+                free -= 1;
+            }
         }
     }
 

@@ -2,8 +2,8 @@
 
 use std::{
     io::{Read, Write},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    time::Instant,
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    time::{Duration, Instant},
 };
 
 use authority::Authority;
@@ -311,6 +311,40 @@ fn clients_may_vanish() {
     until("nothing is held", || {
         large_requests(&rack) == 0 && rack.gateway.counter("held_memory") == 0
     });
+}
+
+/// By a store that says nothing each command takes as long as it may; where as many are under way
+/// as there may be, others' come when there is room, however often somebody says a little more.
+#[test]
+fn who_waits_for_room_is_not_forgotten_for_those_who_say_much() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let cluster = Cluster::single(silent.local_addr().unwrap(), 1);
+    let gateway = Gateway::start(Config { resp: vec![], cluster, ..config("redis://127.0.0.1:1") });
+    let mut hasty: Vec<Speaker<TcpStream>> = (0..20).map(|_| gateway.speak()).collect();
+    let mut last = gateway.speak();
+    for client in hasty.iter_mut().chain([&mut last]) {
+        assert_eq!(client.ask("PING"), "+PONG\r\n");
+    }
+    let many = |client: u32| (0..256).map(move |at| command(&format!("SET k{client}.{at} v")));
+    let mut fill: Vec<Speaker<TcpStream>> = (0..17).map(|_| gateway.speak()).collect();
+    for (client, number) in fill.iter_mut().zip(0..) {
+        client.say(&many(number).collect::<Vec<_>>().concat());
+    }
+    // With the greetings, and the questions for the counter.
+    until("there is no room", || gateway.counter("total_commands_processed") >= 4096 + 30);
+    for (client, number) in hasty.iter_mut().zip(0..) {
+        client.say(&command(&format!("SET hasty{number} v")));
+    }
+    // Each of these bytes has the gateway look at what waits.
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(1) {
+        hasty.iter_mut().for_each(|client| client.say(b"x"));
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    assert!(is_in_doubt(&last.ask("SET last v")));
+    for client in &mut hasty {
+        assert!(is_in_doubt(&client.answer()));
+    }
 }
 
 #[test]
