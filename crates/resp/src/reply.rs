@@ -45,6 +45,13 @@ impl Reply {
     }
 }
 
+/// Whether the answer to a write that begins so is neither an error nor says that there was nothing
+/// to do. Where too little of it is there to tell, it is taken to say that.
+pub fn did_something(answer: &[u8]) -> bool {
+    let nothing: [&[u8]; 7] = [b"-", b"!", b"_", b"$-1", b"*-1", b"*0\r", b":0\r"];
+    answer.len() > 3 && !nothing.iter().any(|start| answer.starts_with(start))
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     /// The first byte of an element comes next.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use hashbrown::HashMap;
-use resp::RequestParser;
+use resp::{RequestParser, did_something};
 
 use super::{
     publishing::Behind,
@@ -75,6 +75,8 @@ struct Slot {
     key: u64,
     /// Of a command that may change something.
     writes: bool,
+    /// It is the answer to a write by the client's own connection, or to a transaction with one.
+    is_replicated: bool,
     done: bool,
     /// Something of it has come.
     heard: bool,
@@ -87,8 +89,9 @@ struct Slot {
 
 impl Slot {
     fn new(way: Way, key: u64) -> Slot {
-        let (writes, done, heard) = (false, false, false);
-        Slot { way, key, writes, done, heard, asked: 0, bytes: vec![], pushes: vec![] }
+        let (writes, is_replicated, done, heard) = (false, false, false, false);
+        let (bytes, pushes) = (vec![], vec![]);
+        Slot { way, key, writes, is_replicated, done, heard, asked: 0, bytes, pushes }
     }
 }
 
@@ -110,6 +113,8 @@ pub(super) struct Ties {
     pub unplaced: bool,
     /// A command of the transaction was refused here: it cannot be carried out.
     pub refused: bool,
+    /// A command of the transaction writes.
+    pub queued_write: bool,
     pub watches: bool,
     pub database: bool,
     /// A user of whom only its own connection knows.
@@ -129,7 +134,8 @@ impl Ties {
 
     /// What is left of them once a transaction is over.
     pub fn after_transaction(self) -> Ties {
-        Ties { transaction: false, unplaced: false, refused: false, watches: false, ..self }
+        let Ties { database, user, waits, raw, .. } = self;
+        Ties { database, user, waits, raw, ..Ties::default() }
     }
 }
 
@@ -161,8 +167,11 @@ pub(super) struct Client {
     under_way: [u32; WAYS],
     /// Those of them at the store that may change something.
     writes: u32,
-    /// It has written by connections that clients share, and not by its own since.
+    /// It has written by connections that clients share, or by one of its own that is gone, and
+    /// nothing since by its own that replicas are told behind that.
     pub wrote_beside_own: bool,
+    /// It may have written by its own connection.
+    pub wrote_by_own: bool,
     /// Bytes of the commands whose answers are to come.
     pub asked_bytes: usize,
     /// Bytes in slots.
@@ -215,6 +224,7 @@ impl Client {
             under_way: [0; WAYS],
             writes: 0,
             wrote_beside_own: false,
+            wrote_by_own: false,
             asked_bytes: 0,
             stashed: 0,
             lane: 0,
@@ -320,7 +330,7 @@ impl Client {
         self.writes += u32::from(writes && way == Way::Store);
         match way {
             Way::Store | Way::Direct if writes => self.wrote_beside_own = true,
-            Way::Own if writes && !self.ties.transaction => self.wrote_beside_own = false,
+            Way::Own if writes => self.wrote_by_own = true,
             _ => {}
         }
         self.slots.push_back(Slot { writes, ..Slot::new(way, key) });
@@ -332,6 +342,13 @@ impl Client {
         if let Some(slot) = self.slots.back_mut().filter(|slot| !slot.done) {
             slot.asked = bytes;
             self.asked_bytes += bytes;
+        }
+    }
+
+    /// The command of the last answer that is to come writes by the client's own connection.
+    pub fn is_replicated(&mut self) {
+        if let Some(slot) = self.slots.back_mut() {
+            slot.is_replicated = true;
         }
     }
 
@@ -389,6 +406,9 @@ impl Client {
     pub fn give(&mut self, answer: u64, bytes: &[u8], ends: bool) {
         let Some(at) = answer.checked_sub(self.first).map(|at| at as usize) else { return };
         let Some(slot) = self.slots.get_mut(at) else { return };
+        if slot.is_replicated && !slot.heard && did_something(bytes) {
+            self.wrote_beside_own = false;
+        }
         slot.heard = true;
         if ends {
             slot.done = true;

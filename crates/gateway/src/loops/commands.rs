@@ -60,6 +60,9 @@ pub(super) struct Command {
     pub row: u16,
     /// Whether it may have been carried out when no answer comes.
     pub writes: bool,
+    /// Whether it writes data as a server tells its replicas, where its answer says that it did
+    /// anything. Of scripts, of what waits, and of what no server lists nobody can tell.
+    pub is_replicated: bool,
     /// Whether it is a message to whoever has subscribed.
     pub publishes: bool,
 }
@@ -119,7 +122,8 @@ impl Commands {
         for (name, act) in SPECIAL {
             let writes = matches!(act, Act::Exec | Act::Own | Act::Store);
             let row = stats.row(name);
-            let command = Command { act: *act, local: None, row, writes, publishes: false };
+            let (is_replicated, publishes) = (false, false);
+            let command = Command { act: *act, local: None, row, writes, is_replicated, publishes };
             by_name.insert(name.as_bytes().into(), command);
         }
         for command in table.iter().filter(|command| command.name.len() <= MAX_NAME) {
@@ -128,7 +132,8 @@ impl Commands {
             let local = local.map(|(_, local)| *local).filter(|_| act == Act::Plain && !writes);
             let row = stats.row(&command.name);
             let publishes = matches!(&command.name[..], "publish" | "spublish");
-            let new = Command { act, local, row, writes, publishes };
+            let is_replicated = act != Act::Own && command.has_flag("write");
+            let new = Command { act, local, row, writes, is_replicated, publishes };
             by_name.entry(command.name.as_bytes().into()).or_insert(new);
         }
         let known = |name: &[u8]| {
@@ -218,7 +223,8 @@ fn unknown(name: &[u8], others_are_known: bool) -> Command {
         false if Class::is_of_connections(name) => Act::Raw,
         false => Act::Own,
     };
-    Command { act, local: None, row: OTHERS, writes: true, publishes: false }
+    let (is_replicated, publishes) = (false, false);
+    Command { act, local: None, row: OTHERS, writes: true, is_replicated, publishes }
 }
 
 /// How a command goes about which the gateway has nothing of its own to do, and whether it may

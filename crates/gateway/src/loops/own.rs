@@ -39,6 +39,11 @@ impl EventLoop {
         let Some(own) = self.own(at, store) else { return false };
         let client = &mut self.clients[at];
         let number = client.number;
+        let is_replicated = match command.act {
+            Act::Exec => client.ties.queued_write && said.words.len() == 1 && said.is(0, "exec"),
+            _ => command.is_replicated && !client.ties.transaction,
+        };
+        client.ties.queued_write |= client.ties.transaction && command.is_replicated;
         match command.act {
             Act::Multi => client.ties.transaction = true,
             // With more words it is an error, and the transaction goes on.
@@ -85,6 +90,9 @@ impl EventLoop {
         let client = &mut self.clients[at];
         client.blocks = client.is_blocked() || matches!(command.act, Act::Own | Act::Wait);
         let answer = client.place(Way::Own, 0, command.writes);
+        if is_replicated {
+            client.is_replicated();
+        }
         let waiter = Waiter::Client { place: at, number, answer };
         let pending = self.pending(waiter, command);
         self.ask(own, said.bytes, pending);
@@ -101,7 +109,8 @@ impl EventLoop {
 
     /// WAIT counts replicas that have what its own connection has written last: from now on that is
     /// what the client writes. Of what it has written by connections that clients share nobody can
-    /// tell, and so no replica is said to have it. `None`: its own connection answers.
+    /// tell, and so no replica is said to have it, before its own connection has written something
+    /// behind that. `None`: its own connection answers.
     pub(super) fn wait(&mut self, at: usize, said: CommandText<'_>) -> Option<Next> {
         if self.stores.len() > 1 {
             let line = b"-ERR WAIT: not where keys are in several stores\r\n";
@@ -114,6 +123,10 @@ impl EventLoop {
         client.ties.waits = true;
         if !client.wrote_beside_own || client.ties.transaction || said.words.len() < 3 {
             return None;
+        }
+        // One of those under way may be a write by its own connection.
+        if client.waiting() > 0 {
+            return Some(Next::Wait);
         }
         client.answer(if said.is(0, "wait") { b":0\r\n" } else { b"*2\r\n:0\r\n:0\r\n" });
         self.touch_client(at);
@@ -137,6 +150,7 @@ impl EventLoop {
             return false;
         }
         client.ties = Default::default();
+        client.wrote_beside_own |= std::mem::take(&mut client.wrote_by_own);
         let tracking = client.tracking.take();
         let tracking = tracking.iter().flat_map(|tracking| &tracking.owns);
         for own in client.own.take().iter().chain(tracking) {

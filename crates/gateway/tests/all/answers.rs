@@ -352,9 +352,60 @@ fn a_write_counts_as_replicated_when_it_is() {
         assert_eq!(client.ask(&format!("SET a {number}")), "+OK\r\n");
         assert_eq!(client.ask("WAIT 1 50"), ":0\r\n", "{number}");
     }
+    // Behind what was written by a connection that is shared.
+    let mut other = gateway.speak();
+    assert_eq!(other.ask("SET b 1"), "+OK\r\n");
+    let transaction = ["MULTI", "SET c 1", "EXEC"].map(command).concat();
+    other.say(&[transaction, command("WAIT 1 0")].concat());
+    let answers: Vec<String> = std::iter::repeat_with(|| other.answer()).take(3).collect();
+    assert_eq!(answers.concat(), "+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
     replica.goes_on();
     assert_eq!(client.ask("SET a last"), "+OK\r\n");
     assert_eq!(client.ask("WAIT 1 0"), ":1\r\n");
+    assert_eq!(other.answer(), ":1\r\n");
+}
+
+/// A server says of a connection that has written nothing that all replicas have that.
+#[test]
+fn what_writes_nothing_is_not_what_replicas_have() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let gateway = Gateway::start(config(&format!("redis://{}", listener.local_addr().unwrap())));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut server = MadeUpServer::with_command(stream.unwrap(), "incr");
+            std::thread::spawn(move || {
+                while let Some(words) = server.next() {
+                    server.answer(match &words[..] {
+                        "WAIT 1 1000" => b":1\r\n",
+                        "EXEC" => b"*-1\r\n",
+                        "BLPOP queue 1" => b"*2\r\n+queue\r\n+job\r\n",
+                        _ => b"+OK\r\n",
+                    });
+                }
+            });
+        }
+    });
+    let rows = [
+        &["MULTI", "DISCARD"][..],
+        &["MULTI", "SET b 1", "EXEC"],
+        &["MULTI", "EXEC"],
+        &["BLPOP queue 1"],
+        &["CLIENT ID"],
+        &["SELECT 1", "SELECT 0"],
+    ];
+    for row in rows {
+        let mut client = gateway.speak();
+        assert_eq!(client.ask("SET a 1"), "+OK\r\n");
+        row.iter().for_each(|line| _ = client.ask(line));
+        assert_eq!(client.ask("WAIT 1 1000"), ":0\r\n", "{row:?}");
+        assert_eq!(client.ask("WAIT 1 1000"), ":0\r\n", "{row:?}");
+    }
+    let mut client = gateway.speak();
+    for line in ["MULTI", "SET a 1", "EXEC", "SELECT 1", "SELECT 0"] {
+        client.ask(line);
+    }
+    assert_eq!(client.ask("WAIT 1 1000"), ":0\r\n", "what has written is gone");
+    assert_eq!(gateway.speak().ask("WAIT 1 1000"), ":1\r\n");
 }
 
 #[test]

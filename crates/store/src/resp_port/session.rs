@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use resp::{Class, Command, KeyWord, Reply, Words};
+use resp::{Class, Command, KeyWord, Reply, Words, did_something};
 
 use super::{
     answers::{kind_of, last_number},
@@ -56,6 +56,8 @@ struct Unanswered {
     kept: Option<KeptCommand>,
     /// It may have changed something if no answer comes.
     writes: bool,
+    /// It writes data as replicas are told, if its answer says that it did anything.
+    is_replicated: bool,
 }
 
 /// A command that may have to be sent once more, to another node.
@@ -182,8 +184,13 @@ pub struct Session {
     has_selected: bool,
     /// It has written by this connection.
     has_written: bool,
-    /// It has written by another: this one's server cannot tell which replicas have that.
+    /// It has written by another, and nothing since by this one that replicas are told behind that:
+    /// this one's server cannot tell which of them have it.
     wrote_elsewhere: bool,
+    /// What was asked last writes data as replicas are told: of scripts nobody can tell.
+    is_replicated: bool,
+    /// So does something that the open transaction has queued.
+    queued_write: bool,
     /// What can.
     greeting: Greeting,
 }
@@ -222,6 +229,7 @@ impl Session {
         if self.bars > 0 {
             return Step::Wait;
         }
+        self.is_replicated = command.is_some_and(|command| command.has_flag("write"));
         let Some(command) = command else {
             self.sent(ExpectedAnswer::Plain);
             return Step::Send;
@@ -232,14 +240,16 @@ impl Session {
             return Step::Answered;
         }
         if self.wrote_elsewhere && self.in_multi.is_none() {
-            // No replica is known to have it. What is written from now on can be waited for again.
+            // No replica is known to have it, until something is written behind it.
             let none: Option<&[u8]> = match &command.name[..] {
                 "wait" => Some(b":0\r\n"),
                 "waitaof" => Some(b"*2\r\n:0\r\n:0\r\n"),
                 _ => None,
             };
             if let Some(none) = none {
-                self.wrote_elsewhere = false;
+                if self.unanswered.iter().any(|command| command.is_replicated) {
+                    return Step::Wait;
+                }
                 self.local(none);
                 return Step::Answered;
             }
@@ -267,6 +277,7 @@ impl Session {
         if self.bars > 0 {
             return Step::Wait;
         }
+        self.is_replicated = false;
         self.wants(HoldRequest { names: vec![], everything: true })
     }
 
@@ -412,6 +423,12 @@ impl Session {
     pub fn keeps(&mut self, writes: bool, command: Option<&[u8]>) {
         let Some(last) = self.unanswered.back_mut() else { return };
         last.writes = writes;
+        last.is_replicated = match (&last.expected, &self.in_multi) {
+            (ExpectedAnswer::Exec, _) => self.queued_write,
+            (_, None) => self.is_replicated,
+            (_, Some(_)) => false,
+        };
+        self.queued_write |= self.in_multi.is_some() && self.is_replicated;
         self.has_written |= writes;
         let waits = last.expected == ExpectedAnswer::Blocking;
         let kept = |bytes| KeptCommand { bytes: Bytes::copy_from_slice(bytes), writes, waits };
@@ -565,6 +582,7 @@ impl Session {
             bars: false,
             kept: None,
             writes: false,
+            is_replicated: false,
         };
         self.unanswered.push_back(unanswered);
     }
@@ -573,7 +591,9 @@ impl Session {
     /// looks like an answer.
     pub fn reads_replies(&self) -> bool {
         let is_read = |front: &Unanswered| {
-            front.is_of_the_port() || matches!(front.expected, ExpectedAnswer::Subscription(_))
+            front.is_of_the_port()
+                || matches!(front.expected, ExpectedAnswer::Subscription(_))
+                || self.wrote_elsewhere && front.is_replicated
         };
         self.is_monitor || self.subscriptions.any() || self.unanswered.front().is_some_and(is_read)
     }
@@ -614,6 +634,9 @@ impl Session {
             }
         }
         let Some(front) = self.unanswered.pop_front() else { return passed };
+        if front.is_replicated && did_something(bytes) {
+            self.wrote_elsewhere = false;
+        }
         self.bars -= usize::from(front.bars);
         use ExpectedAnswer::{Auth, Greeting, Hello, Own, Reset};
         let is_stranger = front.expected == Greeting && reply.is_error();
@@ -713,6 +736,7 @@ impl Session {
 impl Session {
     fn ends_multi(&mut self) {
         self.in_multi = None;
+        self.queued_write = false;
         self.queued = None;
         self.watches = false;
     }

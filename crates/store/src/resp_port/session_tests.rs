@@ -400,13 +400,38 @@ fn no_replica_is_known_to_have_what_another_connection_wrote() {
     world.hears("+OK\r\n");
     world.session.begins_anew(0, "it has gone");
     world.session.begins_anew(0, "once more");
-    for (line, answer) in [("WAIT 1 0", ":0\r\n"), ("WAITAOF 1 1 0", "*2\r\n:0\r\n:0\r\n")] {
-        world.session.writes_elsewhere();
-        assert_eq!(world.asks(line), Step::Answered);
-        assert_eq!(world.session.take_local().unwrap(), answer.as_bytes());
-        assert_eq!(world.asks(line), Step::Send, "what is written since then may be waited for");
-        world.hears(answer);
+    // What says that it did nothing, or nothing yet, is not behind that.
+    let mut said = vec![vec![]];
+    said.extend([("SET k v NX", "$-1\r\n"), ("SET k v", "-OOM\r\n")].map(|said| vec![said]));
+    said.push(vec![("EVAL script 0", "+OK\r\n")]);
+    said.push(vec![("MULTI", "+OK\r\n"), ("SET k v", "+QUEUED\r\n"), ("DISCARD", "+OK\r\n")]);
+    said.push(vec![("MULTI", "+OK\r\n"), ("SET k v", "+QUEUED\r\n"), ("EXEC", "*-1\r\n")]);
+    said.push(vec![("MULTI", "+OK\r\n"), ("GET k", "+QUEUED\r\n"), ("EXEC", "*1\r\n$-1\r\n")]);
+    for said in said {
+        for (line, answer) in &said {
+            world.asks_kept(line);
+            world.hears(answer);
+        }
+        for (line, answer) in [("WAIT 1 0", ":0\r\n"), ("WAITAOF 1 1 0", "*2\r\n:0\r\n:0\r\n")] {
+            assert_eq!(world.asks(line), Step::Answered, "after {said:?}");
+            assert_eq!(world.session.take_local().unwrap(), answer.as_bytes());
+        }
     }
+    // What is written since then may be waited for, and that behind it.
+    let exec = [("MULTI", "+OK\r\n"), ("SET k v", "+QUEUED\r\n"), ("EXEC", "*1\r\n+OK\r\n")];
+    for said in [&[("SET k v", "+OK\r\n")][..], &exec] {
+        world.session.writes_elsewhere();
+        for (line, answer) in said {
+            world.asks_kept(line);
+            world.hears(answer);
+        }
+        assert_eq!(world.asks("WAIT 1 0"), Step::Send, "after {said:?}");
+        world.hears(":0\r\n");
+    }
+    // Nor is it known before its answer.
+    world.session.writes_elsewhere();
+    world.asks_kept("SET k v");
+    assert_eq!(world.asks("WAIT 1 0"), Step::Wait);
 }
 
 #[test]
