@@ -6,10 +6,8 @@
 //! whichever event loop, for a while.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -20,31 +18,58 @@ const WAITS_AT_MOST: Duration = Duration::from_millis(200);
 /// How often it is looked whether those of other event loops are confirmed.
 const LOOKED_EVERY: Duration = Duration::from_millis(1);
 
-/// How many subscriptions all event loops have begun, and how many of them are over.
+/// The subscriptions of all event loops, which have numbers in the order in which they were begun.
 #[derive(Default)]
-pub(crate) struct Subscriptions {
-    begun: AtomicU64,
-    over: AtomicU64,
+pub(crate) struct Subscriptions(Mutex<SubscriptionNumbers>);
+
+#[derive(Default)]
+struct SubscriptionNumbers {
+    /// How many were begun: the number of the next one.
+    begun: u64,
+    /// Those that are not confirmed.
+    open: BTreeSet<u64>,
+}
+
+impl Subscriptions {
+    fn numbers(&self) -> MutexGuard<'_, SubscriptionNumbers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many were begun.
+    fn begun(&self) -> u64 {
+        self.numbers().begun
+    }
+
+    /// Whether of the first so many each is over.
+    fn are_over(&self, first: u64) -> bool {
+        self.numbers().open.first().is_none_or(|least| *least >= first)
+    }
 }
 
 /// One that is not confirmed, until it is dropped.
-pub(super) struct OpenSubscription(Arc<Subscriptions>);
+pub(super) struct OpenSubscription {
+    all: Arc<Subscriptions>,
+    number: u64,
+}
 
 impl OpenSubscription {
     /// One more.
     pub fn begin(all: &Arc<Subscriptions>) -> OpenSubscription {
-        all.begun.fetch_add(1, Relaxed);
-        OpenSubscription(all.clone())
+        let mut numbers = all.numbers();
+        let number = numbers.begun;
+        numbers.begun += 1;
+        numbers.open.insert(number);
+        OpenSubscription { all: all.clone(), number }
     }
 }
 
 impl Drop for OpenSubscription {
     fn drop(&mut self) {
-        self.0.over.fetch_add(1, Relaxed);
+        self.all.numbers().open.remove(&self.number);
     }
 }
 
-/// What a message waits for: so many subscriptions, or this time.
+/// What a message waits for: the first so many subscriptions, or this time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Behind {
     begun: u64,
@@ -57,9 +82,9 @@ impl EventLoop {
         let all = &self.shared.subscriptions;
         let until = self.now + WAITS_AT_MOST;
         let client = &mut self.clients[at];
-        let new = || Behind { begun: all.begun.load(Relaxed), until };
+        let new = || Behind { begun: all.begun(), until };
         let behind = *client.behind.get_or_insert_with(new);
-        let waits = all.over.load(Relaxed) < behind.begun && self.now < behind.until;
+        let waits = self.now < behind.until && !all.are_over(behind.begun);
         match waits {
             true => self.publishers.push(at),
             false => client.behind = None,
@@ -77,5 +102,24 @@ impl EventLoop {
     /// When that has to be, at the latest.
     pub(super) fn next_publisher(&self) -> Option<Instant> {
         (!self.publishers.is_empty()).then(|| self.now + LOOKED_EVERY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_were_begun_later_do_not_count_for_one_before_them() {
+        let all = Arc::default();
+        let (first, second) = (OpenSubscription::begin(&all), OpenSubscription::begin(&all));
+        let begun = all.begun();
+        let later = [(); 3].map(|()| OpenSubscription::begin(&all));
+        drop(later);
+        assert!(!all.are_over(begun));
+        drop(first);
+        assert!(!all.are_over(begun));
+        drop(second);
+        assert!(all.are_over(begun));
     }
 }
