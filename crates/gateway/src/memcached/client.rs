@@ -50,6 +50,8 @@ const KEYS_MOST: usize = 256;
 const ANSWER_BYTES: usize = 4096;
 /// What it answers when it has carried it out.
 const DONE: &[u8] = b"OK\r\n";
+/// What a client is told that holds too much.
+const OUT_OF_MEMORY: &[u8] = b"SERVER_ERROR out of memory\r\n";
 const STATS: &[u8] =
     b"CLIENT_ERROR this is not possible by a gateway of several stores: ask their memcached ports\r\n";
 const TENANTS: &[u8] =
@@ -169,7 +171,7 @@ impl Client {
         loop {
             if !self.count() {
                 self.held.refuse();
-                self.says(b"SERVER_ERROR out of memory\r\n");
+                self.says(OUT_OF_MEMORY);
                 return Ok(());
             }
             match self.next() {
@@ -529,9 +531,8 @@ impl Client {
         let asks = command.len() + asked.names.len() * size_of::<&[u8]>();
         let (mut left, mut at_once) = (&asked.names[..], KEYS);
         while !left.is_empty() {
-            let names;
-            (names, left) = left.split_at(at_once.min(left.len()));
-            while self.out.len() >= OUTPUT_BYTES {
+            // What is put together counts beside what waits to leave.
+            while self.out.len() >= OUTPUT_BYTES / 4 {
                 let sent = timeout(READS_WITHIN, self.stream.write_buf(&mut self.out)).await;
                 if !matches!(sent, Ok(Ok(1..))) {
                     return Err(ConnectionEnd);
@@ -542,18 +543,26 @@ impl Client {
             // Many keys that are here take no time of anybody else's.
             yield_now().await;
             let read_ns = now_ns();
-            let mut size = 0;
-            let here = names.iter().map(|name| {
+            let (mut here, mut size) = (vec![], 0);
+            // A value that is too much beside those before it comes with the next.
+            let mut is_much = false;
+            for name in left.iter().take(at_once) {
                 let mut value = vec![];
                 let is_here = state.value(&asked, name, read_ns, &mut value);
+                is_much = size > 0 && size + value.len() > OUTPUT_BYTES;
+                if is_much {
+                    break;
+                }
                 size += value.len();
-                is_here.then_some(value)
-            });
-            let here = here.collect();
+                here.push(is_here.then_some(value));
+            }
+            let names;
+            (names, left) = left.split_at(here.len());
             // What comes is there twice for a moment.
             if !self.held.add(2 * size) {
                 self.held.refuse();
-                return Err(ConnectionEnd);
+                self.says(OUT_OF_MEMORY);
+                return Ok(());
             }
             let grows = |more: usize| self.held.add(2 * more);
             let values = joint::values(&state.servers, &asked, names, here, grows);
@@ -561,6 +570,7 @@ impl Client {
                 Ok(values) => {
                     at_once = match values.len() > OUTPUT_BYTES {
                         true => (at_once / 4).max(1),
+                        false if is_much => names.len(),
                         false => (at_once * 2).min(KEYS_MOST),
                     };
                     self.says(&values);

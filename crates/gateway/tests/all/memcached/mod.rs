@@ -232,6 +232,27 @@ fn commands_without_an_end_and_clients_that_do_not_read_hold_up_nobody() {
     assert_eq!(leaves.last_words(), answer);
 }
 
+/// However many values are here, no more of them are taken at a time than their client may hold.
+#[test]
+fn many_long_values_that_are_here_are_told_whole() {
+    let rack = Rack::start(1);
+    let gateway = MemcachedGateway::start(|port| {
+        let mut config = rack.config(port);
+        config.limits.memory_bytes = 16 << 20;
+        config
+    });
+    let mut client = gateway.speak();
+    let long = "v".repeat(900_000);
+    written(&mut client, &format!("set long 0 0 {}\r\n{long}\r\n", long.len()));
+    let value = format!("VALUE long 0 {}\r\n{long}\r\n", long.len());
+    warm(&gateway, &mut client, "long", &format!("{value}END\r\n"));
+    // Behind keys of which little comes many are asked for at once.
+    let missing: String = (0..240).map(|at| format!(" m{at}")).collect();
+    let said = client.ask(format!("get long{missing}{}\r\n", " long".repeat(256)));
+    assert!(said == value.repeat(257) + "END\r\n", "{} bytes", said.len());
+    assert_eq!(gateway.gateway.counter("memory_refusals"), 0);
+}
+
 /// As `printf ... | nc` does.
 #[test]
 fn who_closes_its_half_first_is_answered() {
