@@ -3,8 +3,8 @@
 //!
 //! What it can make grow: bytes that it has sent, and answers that it does not read; `INPUT_BYTES`
 //! and `OUTPUT_BYTES` are their bounds but for one long command, and `memory` has that of all
-//! clients together. A client that reads nothing while a server answers it is sent away, for the
-//! connection to that server is others' next.
+//! clients together. A client that reads too little while a server answers it is sent away, for
+//! the connection to that server is others' next.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ use super::{
 
 /// How long a client may read nothing of its last answers.
 const LINGERS: Duration = Duration::from_secs(2);
-/// How long a client may read nothing while a server answers it.
+/// How long a client may take to read half of what waits for it while a server answers it.
 const READS_WITHIN: Duration = Duration::from_secs(5);
 /// Bytes of commands that are taken from a client before earlier ones have been carried out.
 const INPUT_BYTES: usize = 64 << 10;
@@ -470,14 +470,14 @@ impl Client {
         let (mut has_answered, mut explains, mut has_ended) = (false, false, false);
         let within = self.state.servers.answers_within;
         let mut late = std::pin::pin!(sleep(within));
-        let mut had_room = true;
+        let mut has_room = true;
         while !exchange.is_over() {
-            let has_room = self.out.len() < OUTPUT_BYTES;
-            if has_room != had_room {
-                // What is too much has to be read, not a part of it again and again.
+            // What is too much has to be read by half, not a little of it again and again.
+            let most = if has_room { OUTPUT_BYTES } else { OUTPUT_BYTES / 2 };
+            if has_room != (self.out.len() < most) {
+                has_room = !has_room;
                 let next = if has_room { within } else { READS_WITHIN };
                 late.as_mut().reset(Instant::now() + next);
-                had_room = has_room;
             }
             let out = &mut self.out;
             let failed = tokio::select! {

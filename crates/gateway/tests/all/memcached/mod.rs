@@ -4,10 +4,15 @@ mod rack;
 #[path = "../../../../store/tests/all/memcached_port/rows.rs"]
 mod rows;
 
-use std::net::SocketAddr;
+use std::{
+    io::Read,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use authority::Authority;
 use client::{Client, Options};
+use socket2::SockRef;
 use wire::{Secret, TENANT_OPEN};
 
 use crate::{
@@ -251,6 +256,28 @@ fn many_long_values_that_are_here_are_told_whole() {
     let said = client.ask(format!("get long{missing}{}\r\n", " long".repeat(256)));
     assert!(said == value.repeat(257) + "END\r\n", "{} bytes", said.len());
     assert_eq!(gateway.gateway.counter("memory_refusals"), 0);
+}
+
+/// The connection to the store by which it is answered is others' next.
+#[test]
+fn who_reads_a_little_now_and_then_is_not_waited_for() {
+    let rack = Rack::start(1);
+    let gateway = MemcachedGateway::start(|port| Config { cache_bytes: 0, ..rack.config(port) });
+    let mut client = gateway.speak();
+    let long = "v".repeat(900_000);
+    written(&mut client, &format!("set long 0 0 {}\r\n{long}\r\n", long.len()));
+    let mut slow = gateway.speak_slowly();
+    slow.say("get long\r\n".repeat(40) + "quit\r\n");
+    let began = Instant::now();
+    let mut read = 0;
+    while began.elapsed() < Duration::from_secs(9) {
+        read += slow.0.read(&mut [0; 4 << 10]).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // What the system has taken for it still comes.
+    SockRef::from(&slow.0).set_recv_buffer_size(1 << 20).unwrap();
+    read += slow.last_words().len();
+    assert!(read < 40 * long.len(), "it was waited for");
 }
 
 /// As `printf ... | nc` does.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use lab::port::{self, HeldPort};
+use socket2::{Domain, Socket, Type};
 use wire::{Cluster, Store};
 
 use memcached::{ReplyScanner, TERMINATOR};
@@ -124,6 +125,16 @@ impl MemcachedGateway {
         Asker::at(self.address())
     }
 
+    /// A client for which systems take little ahead of what it reads.
+    pub fn speak_slowly(&self) -> Asker {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(4 << 10).unwrap();
+        // What the other end takes for it is so many segments.
+        socket.set_tcp_mss(536).unwrap();
+        socket.connect(&self.address().into()).unwrap();
+        Asker::of(socket.into())
+    }
+
     pub fn hits(&self) -> u64 {
         self.gateway.counter("local_hits")
     }
@@ -178,7 +189,10 @@ impl Asker {
     }
 
     fn at(address: SocketAddr) -> Asker {
-        let stream = TcpStream::connect(address).unwrap();
+        Asker::of(TcpStream::connect(address).unwrap())
+    }
+
+    fn of(stream: TcpStream) -> Asker {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
