@@ -93,7 +93,7 @@ impl EventLoop {
         if client.ties.raw {
             return self.pump(at, scratch);
         }
-        if !client.stream.readable {
+        if !client.stream.readable && !self.leaving {
             return self.count(at);
         }
         let at_once = client.bytes_at_once().min(scratch.len());
@@ -110,6 +110,9 @@ impl EventLoop {
             Ok(None) => {
                 if client.stream.readable {
                     self.go_on_later(at);
+                } else if self.leaving {
+                    client.ended = true;
+                    self.touch_client(at);
                 }
                 return self.count(at);
             }
@@ -118,7 +121,7 @@ impl EventLoop {
                 return self.close(at);
             }
         };
-        if client.stream.readable {
+        if client.stream.readable || self.leaving {
             self.go_on_later(at);
         }
         self.shared.counters.total_net_input_bytes.add(len as u64);
@@ -624,13 +627,14 @@ impl EventLoop {
                 continue;
             }
             let Some(client) = self.clients.get_mut(at) else { return };
-            if !client.stream.readable {
+            if client.ended || !client.stream.readable && !self.leaving {
                 return;
             }
             match client.stream.read(scratch) {
                 Ok(Some(0)) => return self.end_raw(at),
                 Err(_) => return self.close(at),
                 Ok(None) if client.stream.readable => return self.make_ready(at),
+                Ok(None) if self.leaving => return self.end_raw(at),
                 Ok(None) => return,
                 Ok(Some(len)) => {
                     self.shared.counters.total_net_input_bytes.add(len as u64);

@@ -241,6 +241,7 @@ pub(crate) struct EventLoop {
     /// whose lease holds then may answer it.
     read_ns: u64,
     next_number: u64,
+    /// It is stopped: a client of which there is nothing to read any more has ended.
     leaving: bool,
 }
 
@@ -469,7 +470,7 @@ impl EventLoop {
         }
     }
 
-    /// Takes no connection any more, and ends those that wait for nothing.
+    /// Takes no connection any more, and ends those that have nothing to say and wait for nothing.
     fn leave(&mut self) {
         self.leaving = true;
         self.listener = None;
@@ -480,13 +481,6 @@ impl EventLoop {
                 client.stream.readable = true;
                 client.is_ready = false;
                 self.serve(at);
-                if let Some(client) = self.clients.get_mut(at) {
-                    client.ended = true;
-                    if client.ties.raw {
-                        self.end_raw(at);
-                        continue;
-                    }
-                }
                 self.touch_client(at);
             }
         }

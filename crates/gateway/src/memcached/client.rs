@@ -31,6 +31,8 @@ use super::{
 const LINGERS: Duration = Duration::from_secs(2);
 /// How long a client may take to read half of what waits for it while a server answers it.
 const READS_WITHIN: Duration = Duration::from_secs(5);
+/// How long what a client has sent may be on its way when the gateway is stopped.
+const COMES_WITHIN: Duration = Duration::from_millis(20);
 /// Bytes of commands that are taken from a client before earlier ones have been carried out.
 const INPUT_BYTES: usize = 64 << 10;
 /// Bytes of answers that wait for a client; beyond them nothing is carried out for it.
@@ -178,13 +180,20 @@ impl Client {
                 Step::End => return Ok(()),
                 Step::Wait if self.has_ended && self.out.len() < OUTPUT_BYTES => return Ok(()),
                 Step::Wait => {
-                    // Of a command that is not whole the rest may never come.
-                    if self.out.is_empty() && *stopping.borrow_and_update() {
-                        return Ok(());
-                    }
+                    let stops = *stopping.borrow_and_update();
                     self.gives_back();
                     self.count();
-                    self.waits(stopping).await?;
+                    let is_idle = self.out.is_empty();
+                    let waits = self.waits(stopping);
+                    if !(stops && is_idle) {
+                        waits.await?;
+                        continue;
+                    }
+                    match timeout(COMES_WITHIN, waits).await {
+                        Ok(waited) => waited?,
+                        // Of a command that is not whole the rest may never come.
+                        Err(_) => return Ok(()),
+                    }
                 }
                 Step::Forward(batch) => {
                     if self.forward(batch).await.is_err() {

@@ -1,6 +1,9 @@
 //! What Redis would say, and in its order.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::{
+    net::TcpStream,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use crate::support::{Gateway, MadeUpServer, Redis, command, config, until};
 
@@ -432,6 +435,33 @@ fn what_was_sent_is_answered_when_the_gateway_stops() {
     drop(gateway);
     let answers: Vec<String> = std::iter::repeat_with(|| client.answer()).take(7).collect();
     assert_eq!(answers.concat(), "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:2\r\n+OK\r\n$1\r\n2\r\n");
+}
+
+/// Also what is more than is read at once, or carried out at a time.
+#[test]
+fn many_commands_are_answered_when_the_gateway_stops() {
+    const MANY: usize = 2000;
+    let redis = Redis::start(&[]);
+    let gateway = Gateway::start(config(&redis.url()));
+    let (mut client, mut hearer) = (gateway.speak(), gateway.speak());
+    assert_eq!(client.ask("SET a 0"), "+OK\r\n");
+    assert!(hearer.ask("SUBSCRIBE news").starts_with("*3\r\n"));
+    redis.stands_still();
+    client.say(&command("INCR a").repeat(MANY));
+    hearer.say(&command("PING").repeat(MANY));
+    let address = gateway.address;
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(gateway));
+        until("it takes nobody any more", || TcpStream::connect(address).is_err());
+        redis.goes_on();
+        for number in 1..=MANY {
+            assert_eq!(client.answer(), format!(":{number}\r\n"));
+        }
+        for _ in 0..MANY {
+            assert_eq!(hearer.answer(), "*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+        }
+        assert_eq!([client.answer(), hearer.answer()], ["", ""]);
+    });
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod rows;
 
 use std::{
     io::Read,
-    net::SocketAddr,
+    net::{SocketAddr, TcpStream},
     time::{Duration, Instant},
 };
 
@@ -278,6 +278,24 @@ fn who_reads_a_little_now_and_then_is_not_waited_for() {
     SockRef::from(&slow.0).set_recv_buffer_size(1 << 20).unwrap();
     read += slow.last_words().len();
     assert!(read < 40 * long.len(), "it was waited for");
+}
+
+#[test]
+fn a_long_command_is_carried_out_when_the_gateway_stops() {
+    let rack = Rack::start(1);
+    let gateway = rack.gateway();
+    let mut client = gateway.speak();
+    written(&mut client, "set k 0 0 1\r\nv\r\n");
+    let long = "v".repeat(100_000);
+    rack.servers[0].stands_still();
+    client.say(format!("gets none\r\nset k 0 0 {}\r\n{long}\r\n", long.len()));
+    let address = gateway.address();
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(gateway));
+        until("it takes nobody any more", || TcpStream::connect(address).is_err());
+        rack.servers[0].goes_on();
+        assert_eq!(client.last_words(), "END\r\nSTORED\r\n");
+    });
 }
 
 /// As `printf ... | nc` does.

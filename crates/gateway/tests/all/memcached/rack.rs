@@ -48,6 +48,20 @@ impl Memcached {
     pub fn speak(&self) -> Asker {
         Asker::at(self.address())
     }
+
+    /// It is not carried on with, until it goes on.
+    pub fn stands_still(&self) {
+        self.signal("STOP");
+    }
+
+    pub fn goes_on(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let arguments = [format!("-{name}"), self.child.id().to_string()];
+        assert!(Command::new("kill").args(arguments).status().unwrap().success());
+    }
 }
 
 impl Drop for Memcached {
