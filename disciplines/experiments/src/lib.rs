@@ -6,7 +6,7 @@
 use experiments::{
     Definition, Experiment, Kind, Paper, Restarts,
     systems::{LatencyPoint, WorkloadPoint},
-    tenants::{Hostile, Neighbour, Neighbours},
+    tenants::{Failover, Hostile, Neighbour, Neighbours},
 };
 
 /// One line each; a discipline of which nothing is measured has none.
@@ -32,7 +32,7 @@ pub const OF_NO_PAPER: &[(Definition, &str)] = &[
     (experiments::COHERENCE, "netcache"),
     (experiments::TENANT_ISOLATION, "madinc"),
     (experiments::WORK_CONSERVING, "madinc"),
-    (experiments::CONTROLLER_FAILOVER, "madinc"),
+    (CONTROLLER_FAILOVER, "madinc"),
     (experiments::SILENT_LINK, "netcache"),
     (RESTARTS, "netcache"),
     (HOSTILE, "netcache"),
@@ -76,6 +76,10 @@ const RESTARTS: Definition = Definition {
     toml: experiments::RESTARTS,
     kind: &Kind::of::<Restarts<OfThisBuild>>("restarts"),
 };
+
+/// Leaders of several controllers that are killed again and again.
+const CONTROLLER_FAILOVER: Definition =
+    Definition { toml: include_str!("../failover.toml"), kind: &Kind::of::<Failover>("failover") };
 
 /// Latency over throughput of servers alone and behind each discipline, on one rack.
 const LATENCY: Definition =

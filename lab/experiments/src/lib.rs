@@ -160,12 +160,6 @@ pub const WORK_CONSERVING: Definition = Definition {
     kind: &Kind::of::<tenants::Borrowing>("borrowing"),
 };
 
-/// Several controllers, the leader killed again and again.
-pub const CONTROLLER_FAILOVER: Definition = Definition {
-    toml: include_str!("tenants/failover.toml"),
-    kind: &Kind::of::<tenants::Failover>("failover"),
-};
-
 /// Well-behaved tenants beside others that attack what tenants share. A build's registry makes an
 /// experiment of it, of the kind [`tenants::Hostile`], with whatever neighbours its disciplines
 /// have.
