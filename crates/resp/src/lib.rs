@@ -23,7 +23,7 @@ pub use class::Class;
 pub use error::ProtocolError;
 pub use keys::{Finding, KeySpec, KeyWord, Search};
 pub use number::integer;
-pub use reply::{Reply, ReplyError, ReplyScanner, did_something};
+pub use reply::{Reply, ReplyError, ReplyScanner, did_write, tells_of_writes};
 pub use request::{Limits, Request, RequestParser};
 pub use table::{Command, CommandTable, TableError};
 pub use words::Words;

@@ -45,11 +45,36 @@ impl Reply {
     }
 }
 
-/// Whether the answer to a write that begins so is neither an error nor says that there was nothing
-/// to do. Where too little of it is there to tell, it is taken to say that.
-pub fn did_something(answer: &[u8]) -> bool {
-    let nothing: [&[u8]; 7] = [b"-", b"!", b"_", b"$-1", b"*-1", b"*0\r", b":0\r"];
-    answer.len() > 3 && !nothing.iter().any(|start| answer.starts_with(start))
+/// Commands whose answer says whether they have written anything: `+OK` or a number above 0 where
+/// they have. Others may answer the same and have done nothing, as LTRIM or SORT.
+const TELL: [&str; 22] = [
+    "decr", "decrby", "del", "expire", "hdel", "hmset", "hset", "incr", "incrby", "lpush", "mset",
+    "msetnx", "persist", "psetex", "rename", "rpush", "sadd", "set", "setex", "setnx", "srem",
+    "unlink",
+];
+
+/// Whether a command's answer tells whether it has written anything ([`did_write`]). The name in
+/// lower case.
+pub fn tells_of_writes(name: &str) -> bool {
+    TELL.contains(&name)
+}
+
+/// Whether the answer to such a command, or to a transaction with one among others, says that it has
+/// written something. Where that is not certain, or not all of the answer is there: no.
+pub fn did_write(answer: &[u8]) -> bool {
+    let did = |line: &[u8]| line == b"+OK" || matches!(line, [b':', b'1'..=b'9', ..]);
+    let Some(lines) = answer.strip_suffix(b"\r\n") else { return false };
+    let lines = lines.split(|byte| *byte == b'\n');
+    let mut lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    match lines.next() {
+        Some([b'*', count @ ..]) => {
+            let count = std::str::from_utf8(count).ok().and_then(|count| count.parse().ok());
+            let all: Vec<&[u8]> = lines.collect();
+            !all.is_empty() && count == Some(all.len()) && all.into_iter().all(did)
+        }
+        Some(line) => did(line) && lines.next().is_none(),
+        None => false,
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -225,5 +250,38 @@ impl ReplyScanner {
         }
         self.missing -= 1;
         self.missing == 0 && self.streamed.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_says_that_something_was_written_or_counts_as_if_nothing_was() {
+        for answer in ["+OK\r\n", ":1\r\n", ":12\r\n", "*2\r\n+OK\r\n:3\r\n"] {
+            assert!(did_write(answer.as_bytes()), "{answer:?}");
+        }
+        let nothing = [
+            "",
+            "+OK",
+            "+QUEUED\r\n",
+            ":0\r\n",
+            ":-1\r\n",
+            "$-1\r\n",
+            "-OOM\r\n",
+            "*0\r\n",
+            "*-1\r\n",
+            "*1\r\n$-1\r\n",
+            "*2\r\n+OK\r\n",
+            "*2\r\n+OK\r\n:0\r\n",
+            "$3\r\n+OK\r\n",
+            "_\r\n",
+        ];
+        for answer in nothing {
+            assert!(!did_write(answer.as_bytes()), "{answer:?}");
+        }
+        assert!(tells_of_writes("set") && !tells_of_writes("ltrim"));
+        assert!(TELL.is_sorted());
     }
 }

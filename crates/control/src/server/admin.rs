@@ -63,16 +63,19 @@ impl SharedCore {
         Ok(result)
     }
 
-    /// Who was not told yet what is valid now; those that are attached have some time.
-    async fn not_told(&self) -> Result<Vec<String>, Refusal> {
+    /// Who was not told yet what is valid now; those that are attached have some time. A controller
+    /// that leads no longer says what it knew: what was made is durable.
+    async fn not_told(&self) -> Vec<String> {
         let until = Instant::now() + TOLD_WITHIN;
-        loop {
-            let not_told = self.leading(|core| core.not_told())?;
+        let mut not_told = vec!["unknown: this controller leads no longer".to_owned()];
+        while let Ok(now) = self.leading(|core| core.not_told()) {
+            not_told = now;
             if not_told.is_empty() || Instant::now() >= until {
-                return Ok(not_told);
+                break;
             }
             tokio::time::sleep(POLL).await;
         }
+        not_told
     }
 
     /// Returns when no switch has anything of a removed tenant any longer, or soon.
@@ -130,12 +133,12 @@ impl Admin for SharedCore {
 
     async fn rotate_secret(&self, who: &str, id: u32) -> Result<NewSecret, Refusal> {
         let new = self.make(who, |core, asked| core.rotate_secret(asked, id, fresh())).await?;
-        Ok(NewSecret { not_told: self.not_told().await?, ..new })
+        Ok(NewSecret { not_told: self.not_told().await, ..new })
     }
 
     async fn finish_rotation(&self, who: &str, id: u32) -> Result<NewSecret, Refusal> {
         let new = self.make(who, |core, asked| core.finish_rotation(asked, id)).await?;
-        Ok(NewSecret { not_told: self.not_told().await?, ..new })
+        Ok(NewSecret { not_told: self.not_told().await, ..new })
     }
 
     async fn credentials(&self, id: u32) -> Result<String, Refusal> {

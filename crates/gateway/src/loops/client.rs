@@ -7,7 +7,7 @@ use std::{
 };
 
 use hashbrown::HashMap;
-use resp::{RequestParser, did_something};
+use resp::{RequestParser, did_write};
 
 use super::{
     publishing::Behind,
@@ -406,7 +406,7 @@ impl Client {
     pub fn give(&mut self, answer: u64, bytes: &[u8], ends: bool) {
         let Some(at) = answer.checked_sub(self.first).map(|at| at as usize) else { return };
         let Some(slot) = self.slots.get_mut(at) else { return };
-        if slot.is_replicated && !slot.heard && did_something(bytes) {
+        if slot.is_replicated && !slot.heard && did_write(bytes) {
             self.wrote_beside_own = false;
         }
         slot.heard = true;

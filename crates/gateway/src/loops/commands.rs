@@ -60,8 +60,7 @@ pub(super) struct Command {
     pub row: u16,
     /// Whether it may have been carried out when no answer comes.
     pub writes: bool,
-    /// Whether it writes data as a server tells its replicas, where its answer says that it did
-    /// anything. Of scripts, of what waits, and of what no server lists nobody can tell.
+    /// Whether its answer tells that it has written something of which replicas are told.
     pub is_replicated: bool,
     /// Whether it is a message to whoever has subscribed.
     pub publishes: bool,
@@ -132,7 +131,7 @@ impl Commands {
             let local = local.map(|(_, local)| *local).filter(|_| act == Act::Plain && !writes);
             let row = stats.row(&command.name);
             let publishes = matches!(&command.name[..], "publish" | "spublish");
-            let is_replicated = act != Act::Own && command.has_flag("write");
+            let is_replicated = resp::tells_of_writes(&command.name);
             let new = Command { act, local, row, writes, is_replicated, publishes };
             by_name.entry(command.name.as_bytes().into()).or_insert(new);
         }

@@ -16,7 +16,7 @@ use tokio::{
     net::TcpStream,
     sync::watch,
     task::yield_now,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use super::{
@@ -170,6 +170,7 @@ impl Client {
 
     /// Ok: what is left is to be sent.
     async fn runs(&mut self, stopping: &mut watch::Receiver<bool>) -> Result<(), ConnectionEnd> {
+        let mut comes_until = None;
         loop {
             if !self.count() {
                 self.held.refuse();
@@ -184,12 +185,17 @@ impl Client {
                     self.gives_back();
                     self.count();
                     let is_idle = self.out.is_empty();
+                    if stops && comes_until.is_none() {
+                        comes_until = Some(Instant::now() + COMES_WITHIN);
+                    }
                     let waits = self.waits(stopping);
-                    if !(stops && is_idle) {
+                    let Some(until) = comes_until.filter(|_| is_idle) else {
                         waits.await?;
                         continue;
-                    }
-                    match timeout(COMES_WITHIN, waits).await {
+                    };
+                    // Later, too, what has come already is read: no client is put off in the midst
+                    // of what it had sent, and none that goes on asking keeps the gateway.
+                    match timeout_at(until, waits).await {
                         Ok(waited) => waited?,
                         // Of a command that is not whole the rest may never come.
                         Err(_) => return Ok(()),

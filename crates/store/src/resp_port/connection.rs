@@ -533,7 +533,7 @@ impl Connection {
                 let writes = command.writes;
                 self.redirection.send_command(upstream, greeting, to, command, redirects);
                 if writes {
-                    self.session.writes_elsewhere();
+                    self.session.writes_at_other_node();
                 }
             }
             Movable::Whole(before) if !to.asking => {

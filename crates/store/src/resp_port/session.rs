@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use resp::{Class, Command, KeyWord, Reply, Words, did_something};
+use resp::{Class, Command, KeyWord, Reply, Words, did_write, tells_of_writes};
 
 use super::{
     answers::{kind_of, last_number},
@@ -56,7 +56,7 @@ struct Unanswered {
     kept: Option<KeptCommand>,
     /// It may have changed something if no answer comes.
     writes: bool,
-    /// It writes data as replicas are told, if its answer says that it did anything.
+    /// Its answer tells whether it has written something of which replicas are told.
     is_replicated: bool,
 }
 
@@ -187,7 +187,9 @@ pub struct Session {
     /// It has written by another, and nothing since by this one that replicas are told behind that:
     /// this one's server cannot tell which of them have it.
     wrote_elsewhere: bool,
-    /// What was asked last writes data as replicas are told: of scripts nobody can tell.
+    /// It has written at another node, of whose replicas this one's server knows nothing.
+    wrote_at_other_node: bool,
+    /// The answer to what was asked last tells whether it has written anything.
     is_replicated: bool,
     /// So does something that the open transaction has queued.
     queued_write: bool,
@@ -229,7 +231,7 @@ impl Session {
         if self.bars > 0 {
             return Step::Wait;
         }
-        self.is_replicated = command.is_some_and(|command| command.has_flag("write"));
+        self.is_replicated = command.is_some_and(|command| tells_of_writes(&command.name));
         let Some(command) = command else {
             self.sent(ExpectedAnswer::Plain);
             return Step::Send;
@@ -239,7 +241,7 @@ impl Session {
             self.local(b"-ERR SCRIPT DEBUG is not possible by a store\r\n");
             return Step::Answered;
         }
-        if self.wrote_elsewhere && self.in_multi.is_none() {
+        if (self.wrote_elsewhere || self.wrote_at_other_node) && self.in_multi.is_none() {
             // No replica is known to have it, until something is written behind it.
             let none: Option<&[u8]> = match &command.name[..] {
                 "wait" => Some(b":0\r\n"),
@@ -247,7 +249,8 @@ impl Session {
                 _ => None,
             };
             if let Some(none) = none {
-                if self.unanswered.iter().any(|command| command.is_replicated) {
+                let is_known = self.wrote_at_other_node;
+                if !is_known && self.unanswered.iter().any(|command| command.is_replicated) {
                     return Step::Wait;
                 }
                 self.local(none);
@@ -484,6 +487,7 @@ impl Session {
             scripts_change_anything: self.scripts_change_anything,
             greeting: std::mem::take(&mut self.greeting),
             wrote_elsewhere: self.wrote_elsewhere || self.has_written,
+            wrote_at_other_node: self.wrote_at_other_node,
             ..Session::default()
         };
         lines
@@ -537,9 +541,13 @@ impl Session {
         (0..self.greeting.len()).for_each(|_| self.push(ExpectedAnswer::Greeting, false));
     }
 
-    /// A command that may have changed something was carried out by another connection.
-    pub fn writes_elsewhere(&mut self) {
-        self.wrote_elsewhere = true;
+    /// The first command that is not answered may have changed something, at another node: nothing
+    /// that this connection's server is told is behind that.
+    pub fn writes_at_other_node(&mut self) {
+        if let Some(front) = self.unanswered.front_mut() {
+            front.is_replicated = false;
+        }
+        self.wrote_at_other_node = true;
     }
 
     /// An answer of the port's own, behind those that are still to come.
@@ -634,7 +642,7 @@ impl Session {
             }
         }
         let Some(front) = self.unanswered.pop_front() else { return passed };
-        if front.is_replicated && did_something(bytes) {
+        if front.is_replicated && did_write(bytes) {
             self.wrote_elsewhere = false;
         }
         self.bars -= usize::from(front.bars);

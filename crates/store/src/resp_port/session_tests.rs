@@ -404,6 +404,9 @@ fn no_replica_is_known_to_have_what_another_connection_wrote() {
     let mut said = vec![vec![]];
     said.extend([("SET k v NX", "$-1\r\n"), ("SET k v", "-OOM\r\n")].map(|said| vec![said]));
     said.push(vec![("EVAL script 0", "+OK\r\n")]);
+    // What a server tells no replica of, whatever it answers.
+    said.push(vec![("LTRIM k 0 -1", "+OK\r\n")]);
+    said.push(vec![("MULTI", "+OK\r\n"), ("SET k v NX", "+QUEUED\r\n"), ("EXEC", "*1\r\n$-1\r\n")]);
     said.push(vec![("MULTI", "+OK\r\n"), ("SET k v", "+QUEUED\r\n"), ("DISCARD", "+OK\r\n")]);
     said.push(vec![("MULTI", "+OK\r\n"), ("SET k v", "+QUEUED\r\n"), ("EXEC", "*-1\r\n")]);
     said.push(vec![("MULTI", "+OK\r\n"), ("GET k", "+QUEUED\r\n"), ("EXEC", "*1\r\n$-1\r\n")]);
@@ -420,7 +423,7 @@ fn no_replica_is_known_to_have_what_another_connection_wrote() {
     // What is written since then may be waited for, and that behind it.
     let exec = [("MULTI", "+OK\r\n"), ("SET k v", "+QUEUED\r\n"), ("EXEC", "*1\r\n+OK\r\n")];
     for said in [&[("SET k v", "+OK\r\n")][..], &exec] {
-        world.session.writes_elsewhere();
+        world.session.begins_anew(0, "it has gone");
         for (line, answer) in said {
             world.asks_kept(line);
             world.hears(answer);
@@ -429,9 +432,18 @@ fn no_replica_is_known_to_have_what_another_connection_wrote() {
         world.hears(":0\r\n");
     }
     // Nor is it known before its answer.
-    world.session.writes_elsewhere();
+    world.session.begins_anew(0, "it has gone");
     world.asks_kept("SET k v");
     assert_eq!(world.asks("WAIT 1 0"), Step::Wait);
+    // Of another node's replicas this one never knows.
+    world.session.writes_at_other_node();
+    world.hears("+OK\r\n");
+    for _ in 0..2 {
+        assert_eq!(world.asks("WAIT 1 0"), Step::Answered);
+        assert_eq!(world.session.take_local().unwrap(), b":0\r\n");
+        world.asks_kept("SET k v");
+        world.hears("+OK\r\n");
+    }
 }
 
 #[test]

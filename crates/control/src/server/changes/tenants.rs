@@ -60,6 +60,7 @@ pub fn create(view: &View<'_>, spec: TenantSpec, fresh: Secret) -> Result<Change
         Tenant { hash_secret: Some(secret.clone()), secret, terms: spec.into(), ..Tenant::new(id) };
     check(view, &tenant)?;
     check_kernels(view, &tenant)?;
+    check_write_back(view, &tenant)?;
     let guaranteed = view.memory.try_to_place(&tenant, &view.around)?;
     let detail = format!(
         "tenant {id} {:?}, quota {}, policy {}, rate {}",
@@ -99,8 +100,11 @@ pub fn change(view: &View<'_>, id: u32, change: TenantChange) -> Result<Change, 
     check(view, &after)?;
     let new_discipline = after.terms.discipline != before.terms.discipline;
     // What it has already is not refused, whatever came to be attached since.
-    if new_discipline || before.terms.write_back_ms == 0 && after.terms.write_back_ms > 0 {
+    if new_discipline {
         check_kernels(view, &after)?;
+    }
+    if before.terms.write_back_ms == 0 {
+        check_write_back(view, &after)?;
     }
     match new_discipline {
         true => check_may_leave(view, id)?,
@@ -255,41 +259,42 @@ fn with_secret<'a>(view: &View<'a>, id: u32) -> Result<&'a Tenant, Refusal> {
     Ok(tenant)
 }
 
-/// Whether the switches' kernels take what the tenant wants. A discipline of copies needs one
-/// switch that does: the others forward.
+/// Whether the switches' kernels take the tenant's discipline. One of copies needs one switch that
+/// does: the others forward.
 fn check_kernels(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
-    let needs_all = view
-        .around
-        .disciplines
-        .named(tenant.terms.discipline())
-        .is_none_or(|d| d.items == Items::Truth || d.runs == Runs::Everywhere);
-    let name = tenant.terms.discipline();
-    let name = name.unwrap_or(view.around.disciplines.default_name());
-    let refuses = |what: &str, all: bool| {
-        let attached = view.around.switches.iter().filter(|(_, switch)| switch.is_ready());
-        let (mut count, mut refusals) = (0, vec![]);
-        for (id, switch) in attached {
-            count += 1;
-            let why = switch.refused().get(what);
-            refusals.extend(why.map(|why| format!("switch {id} ({}): {why}", switch.known().name)));
-        }
-        let is_refused = !refusals.is_empty() && (all || refusals.len() == count);
-        is_refused.then(|| refusals.join("; "))
-    };
-    let of = format!("tenant {}", tenant.id);
-    if let Some(why) = refuses(name, needs_all) {
-        return Err(conflict(format!(
-            "{of}: discipline {name} does not run here: {why}. Choose another, or a newer kernel for these switches"
-        )));
+    let disciplines = view.around.disciplines;
+    let named = disciplines.named(tenant.terms.discipline());
+    let needs_all = named.is_none_or(|d| d.items == Items::Truth || d.runs == Runs::Everywhere);
+    let name = tenant.terms.discipline().unwrap_or(disciplines.default_name());
+    let Some(why) = refused(view, name, needs_all) else { return Ok(()) };
+    Err(conflict(format!(
+        "tenant {}: discipline {name} does not run here: {why}. Choose another, or a newer kernel for these switches",
+        tenant.id
+    )))
+}
+
+/// Whether one of them answers writes before the tenant's stores have them, if it wants that.
+fn check_write_back(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
+    let wanted = (tenant.terms.write_back_ms > 0).then_some(WRITE_BACK);
+    let Some(why) = wanted.and_then(|what| refused(view, what, false)) else { return Ok(()) };
+    Err(conflict(format!(
+        "tenant {}: no switch here can answer writes before its stores have them: {why}. Leave --write-back out, or choose a newer kernel for these switches",
+        tenant.id
+    )))
+}
+
+/// Which of the attached switches refuse something, if one of them alone is too many, or else if all
+/// do.
+fn refused(view: &View<'_>, what: &str, needs_all: bool) -> Option<String> {
+    let attached = view.around.switches.iter().filter(|(_, switch)| switch.is_ready());
+    let (mut count, mut refusals) = (0, vec![]);
+    for (id, switch) in attached {
+        count += 1;
+        let why = switch.refused().get(what);
+        refusals.extend(why.map(|why| format!("switch {id} ({}): {why}", switch.known().name)));
     }
-    if tenant.terms.write_back_ms > 0
-        && let Some(why) = refuses(WRITE_BACK, false)
-    {
-        return Err(conflict(format!(
-            "{of}: no switch here can answer writes before its stores have them: {why}. Leave --write-back out, or choose a newer kernel for these switches"
-        )));
-    }
-    Ok(())
+    let is_refused = !refusals.is_empty() && (needs_all || refusals.len() == count);
+    is_refused.then(|| refusals.join("; "))
 }
 
 /// Whether a tenant fits this cluster, but for its pages.

@@ -5,8 +5,9 @@ mod rack;
 mod rows;
 
 use std::{
-    io::Read,
+    io::{Read, Write},
     net::{SocketAddr, TcpStream},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -278,6 +279,30 @@ fn who_reads_a_little_now_and_then_is_not_waited_for() {
     SockRef::from(&slow.0).set_recv_buffer_size(1 << 20).unwrap();
     read += slow.last_words().len();
     assert!(read < 40 * long.len(), "it was waited for");
+}
+
+/// It would ask until the gateway stops waiting for whoever is slow.
+#[test]
+fn who_goes_on_asking_does_not_keep_a_gateway_that_stops() {
+    const LONG: Duration = Duration::from_secs(4);
+    let rack = Rack::start(1);
+    let gateway = rack.gateway();
+    let mut client = TcpStream::connect(gateway.address()).unwrap();
+    let answered = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut answer = [0; 5];
+            while client.write_all(b"get none\r\n").is_ok()
+                && client.read_exact(&mut answer).is_ok()
+            {
+                answered.fetch_add(1, Relaxed);
+            }
+        });
+        until("it asks", || answered.load(Relaxed) > 100);
+        let began = Instant::now();
+        drop(gateway);
+        assert!(began.elapsed() < LONG);
+    });
 }
 
 #[test]

@@ -56,6 +56,8 @@ fn what_a_tenant_has_is_not_refused_for_a_switch_that_came_later() {
     stage.attach_without(2, &["truth"]);
     let rate = TenantChange { rate: Some(5), ..TenantChange::default() };
     stage.change(1, rate).unwrap();
+    let write_back = TenantChange { write_back_ms: Some(10), ..TenantChange::default() };
+    stage.change(1, write_back).unwrap();
     let truth = TenantChange { discipline: Some("truth".into()), ..TenantChange::default() };
     let refused = stage.change(2, truth).unwrap_err();
     assert!(refused.message.contains("discipline truth does not run here"), "{refused}");
