@@ -34,7 +34,7 @@ use super::{
     kept::KeptValues,
     memories::Memories,
     memory::{Memory, PageMoves},
-    network::{Network, TopologyChange},
+    network::{Network, RememberedNetwork, TopologyChange},
     published::PublishedCluster,
     remember::RememberedState,
     setup,
@@ -115,7 +115,13 @@ impl Core {
         let remembered = RememberedState::read(&loaded)?;
         let retired = remembered.retired.iter().map(|(id, _)| *id);
         let (tenants, changed) = Tenants::new(remembered.tenants, retired, &config.cluster);
-        let (network, rewired) = Network::new(remembered.topology, remembered.routes_managed);
+        let names = remembered.switches.iter().map(|(id, known)| (*id, known.name.clone()));
+        let (network, rewired) = Network::new(RememberedNetwork {
+            spec: remembered.topology,
+            routes_managed: remembered.routes_managed,
+            switches: names.collect(),
+            interfaces: remembered.interfaces,
+        });
         let mut switches = Switches::default();
         for (id, known) in remembered.switches {
             let held = BelievedItems::new(loaded.items.remove(&id).unwrap_or_default());
@@ -252,6 +258,8 @@ impl Core {
             tracing::info!(switch = id, "interfaces changed");
             self.rewired(rewired);
         }
+        // Last: nothing of what follows from it has to wait until it is written.
+        self.network.note(id, &mut self.journal);
     }
 
     /// A switch's stream ended.
@@ -296,6 +304,10 @@ impl Core {
         self.clock_ms = clock_ms;
         self.exchange.tick(&mut self.journal);
         self.lapse(clock_ms / 1000);
+        if self.network.tick(now) {
+            self.memory.place_again();
+            self.route();
+        }
         self.allocate();
     }
 
@@ -401,6 +413,7 @@ impl Core {
             self.tenant_changed(changed);
         }
         let rewired = self.network.forget(id);
+        self.network.note(id, &mut self.journal);
         self.journal.put("topology".into(), self.network.declared());
         self.rewired(rewired);
         // Whose traffic is measured depends on how many switches there are.
@@ -621,9 +634,8 @@ impl Core {
 
     /// Works the routes out anew, where the controller keeps them.
     fn route(&mut self) {
-        if let Some(all) = self.network.routes() {
-            self.exchange.want_routes(self.config.term, all);
-        }
+        let routes = self.network.routes(self.exchange.switches().ids());
+        self.exchange.want_routes(self.config.term, routes);
     }
 }
 

@@ -5,6 +5,7 @@
 //! | `tenant/ID` | a [`Tenant`] |
 //! | `retired/ID` | the number of a tenant that was removed |
 //! | `switch/ID` | a [`SwitchRecord`] |
+//! | `interfaces/ID` | the [`InterfacesRow`] of a switch that told its interfaces |
 //! | `configuration/SWITCH/TENANT` | the last configuration that the tenant's discipline asked for there |
 //! | `remembered/TENANT/DISCIPLINE` | what the discipline of that name, or one with its programs, had remembered of the tenant; stays when the tenant goes |
 //! | `kept/TENANT/DISCIPLINE/KEY` | what it keeps of a key of the tenant, which is named by its hash; likewise |
@@ -25,6 +26,7 @@ use super::{
     configurations::{ConfigurationRow, Place},
     kept::{KeptPlace, KeptRow},
     memories::{MemoryOwner, MemoryRow},
+    network::InterfacesRow,
     switch::SwitchRecord,
     tenants::Tenant,
 };
@@ -39,6 +41,7 @@ pub struct RememberedState {
     pub tenants: Vec<(u32, Tenant)>,
     pub retired: Vec<(u32, bool)>,
     pub switches: Vec<(SwitchId, SwitchRecord)>,
+    pub interfaces: Vec<(SwitchId, InterfacesRow)>,
     pub configurations: Vec<(Place, ConfigurationRow)>,
     pub memories: Vec<(MemoryOwner, MemoryRow)>,
     pub kept: Vec<(KeptPlace, KeptRow)>,
@@ -59,6 +62,7 @@ impl RememberedState {
             tenants: all(loaded, "tenant/")?,
             retired: all(loaded, "retired/")?,
             switches: all(loaded, "switch/")?,
+            interfaces: all(loaded, "interfaces/")?,
             configurations: all(loaded, "configuration/")?,
             memories: all(loaded, "remembered/")?,
             kept: all(loaded, "kept/")?,

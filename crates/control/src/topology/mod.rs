@@ -171,6 +171,21 @@ impl Topology {
         true
     }
 
+    /// What switches reported earlier, by number and name: all at once.
+    pub fn restore(&mut self, known: impl IntoIterator<Item = (SwitchId, String, Vec<Interface>)>) {
+        let switch = |(id, name, interfaces)| {
+            let interfaces = learned::cut(interfaces);
+            (id, Switch { name, interfaces })
+        };
+        self.switches.extend(known.into_iter().map(switch));
+        self.rebuild();
+    }
+
+    /// The interfaces that a switch reported last; none: it never did.
+    pub fn interfaces_of(&self, id: SwitchId) -> Option<&[Interface]> {
+        self.switches.get(&id).map(|switch| &*switch.interfaces)
+    }
+
     /// What a switch reported counts no longer: it is gone for good.
     pub fn forget(&mut self, id: SwitchId) {
         self.switches.remove(&id);

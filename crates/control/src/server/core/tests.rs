@@ -1,5 +1,6 @@
 //! The core with pretended switches: who gets which pages when, and what must be durable before.
 
+mod beginning;
 mod pages;
 mod remembered;
 mod terms;

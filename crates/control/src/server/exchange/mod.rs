@@ -247,10 +247,12 @@ impl Exchange {
         }
     }
 
-    /// Sets the routes that switches are to have; those that are not named have none.
-    pub fn want_routes(&mut self, term: u64, mut all: BTreeMap<SwitchId, Vec<Route>>) {
-        for (id, switch) in self.switches.iter_mut() {
-            switch.want_routes(term, all.remove(&id).unwrap_or_default());
+    /// Sets the routes that switches are to have; those that are not named keep theirs.
+    pub fn want_routes(&mut self, term: u64, all: BTreeMap<SwitchId, Vec<Route>>) {
+        for (id, routes) in all {
+            if let Some(switch) = self.switches.get_mut(id) {
+                switch.want_routes(term, routes);
+            }
         }
     }
 

@@ -1,9 +1,14 @@
 //! The network as the controller knows it: what was declared, what switches say, and what follows
 //! for routes.
 
+mod beginning;
 mod flows;
+mod told;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use api::{
     proto::{Interfaces, Route, Traffic},
@@ -11,7 +16,9 @@ use api::{
 };
 use decide::SwitchId;
 
-use self::flows::Flows;
+pub use self::told::InterfacesRow;
+use self::{beginning::Beginning, flows::Flows};
+use super::journal::Journal;
 use crate::{
     admin::{Refusal, RefusalKind},
     pages::policy::Flow,
@@ -32,6 +39,22 @@ pub struct Network {
     /// Links between switches that are up.
     up: BTreeSet<(SwitchId, SwitchId)>,
     neighbours: BTreeMap<SwitchId, Vec<Neighbour>>,
+    /// What is remembered of what switches told.
+    noted: BTreeMap<SwitchId, InterfacesRow>,
+    beginning: Beginning,
+}
+
+/// What is remembered of the network.
+#[derive(Debug, Default)]
+pub struct RememberedNetwork {
+    /// What was declared of the topology.
+    pub spec: TopologySpec,
+    /// Whether routes are kept, if anybody said so.
+    pub routes_managed: Option<bool>,
+    /// The names of the switches.
+    pub switches: BTreeMap<SwitchId, String>,
+    /// What they told last. A state of an earlier version has nothing of it.
+    pub interfaces: Vec<(SwitchId, InterfacesRow)>,
 }
 
 /// The topology changed: pages are to be placed and routes worked out anew.
@@ -46,11 +69,20 @@ pub struct TopologyChange {
 
 impl Network {
     /// As remembered.
-    pub fn new(spec: TopologySpec, managed: Option<bool>) -> (Network, TopologyChange) {
+    pub fn new(remembered: RememberedNetwork) -> (Network, TopologyChange) {
+        let RememberedNetwork { spec, routes_managed, switches, interfaces } = remembered;
+        let known = interfaces.into_iter().filter(|(id, _)| switches.contains_key(id));
+        let noted: BTreeMap<SwitchId, InterfacesRow> = known.collect();
+        let mut topology = Topology::new(declared(&spec));
+        let told = noted.iter().map(|(id, row)| (*id, switches[id].clone(), row.interfaces()));
+        topology.restore(told);
+        let unheard = switches.keys().copied().filter(|id| !noted.contains_key(id));
         let mut network = Network {
-            topology: Topology::new(declared(&spec)),
+            topology,
             spec,
-            managed,
+            managed: routes_managed,
+            beginning: Beginning::new(switches.len(), unheard),
+            noted,
             ..Network::default()
         };
         let rewired = network.rewired();
@@ -67,8 +99,39 @@ impl Network {
             silent: i.silent.iter().filter_map(|id| SwitchId::try_from(*id).ok()).collect(),
         };
         let interfaces = told.interfaces.iter().map(interface).collect();
+        self.beginning.heard(id);
         let is_new = self.topology.learn(id, name, interfaces);
         is_new.then(|| self.rewired())
+    }
+
+    /// What a switch told is to be remembered, where that is other than what is.
+    pub fn note(&mut self, id: SwitchId, journal: &mut Journal) {
+        let told = self.topology.interfaces_of(id).and_then(InterfacesRow::of);
+        if self.noted.get(&id) == told.as_ref() {
+            return;
+        }
+        let key = format!("interfaces/{id}");
+        match told {
+            Some(row) => {
+                journal.put(key, &row);
+                self.noted.insert(id, row);
+            }
+            None => {
+                journal.delete(key);
+                self.noted.remove(&id);
+            }
+        }
+    }
+
+    /// Time passed. True: a lead's beginning is over, and nothing is waited for any longer.
+    pub fn tick(&mut self, now: Duration) -> bool {
+        self.beginning.tick(now)
+    }
+
+    /// Whether all switches that are remembered told their interfaces, or had the time to: before,
+    /// what follows from the topology may be wrong.
+    pub fn is_known(&self) -> bool {
+        self.beginning.knows_interfaces()
     }
 
     /// Replaces what is declared of the topology.
@@ -91,6 +154,7 @@ impl Network {
         self.spec.links.retain(|link| link.a != id && link.b != id);
         self.spec.networks.retain(|network| network.switch != id);
         self.flows.forget(id);
+        self.beginning.heard(id);
         self.topology.forget(id);
         self.topology.declare(declared(&self.spec));
         self.rewired()
@@ -106,19 +170,20 @@ impl Network {
         self.managed == Some(true)
     }
 
-    /// The routes that switches are to have; nothing if nobody said so yet.
-    pub fn routes(&self) -> Option<BTreeMap<SwitchId, Vec<Route>>> {
+    /// The routes that switches are to have, of those about which that can be said: of no others
+    /// than told their interfaces while routes are kept, and of `all` when they are kept no longer.
+    pub fn routes(&self, all: impl Iterator<Item = SwitchId>) -> BTreeMap<SwitchId, Vec<Route>> {
         let route = |route: crate::topology::Route| Route {
             prefix: route.prefix.to_string(),
             via: route.via.to_string(),
             interface: route.interface,
         };
-        let all = match self.managed? {
-            true => self.topology.routes(),
-            false => BTreeMap::new(),
-        };
         let of = |(id, routes): (SwitchId, Vec<_>)| (id, routes.into_iter().map(route).collect());
-        Some(all.into_iter().map(of).collect())
+        match self.managed {
+            Some(false) => all.map(|id| (id, vec![])).collect(),
+            Some(true) if self.is_known() => self.topology.routes().into_iter().map(of).collect(),
+            _ => BTreeMap::new(),
+        }
     }
 
     /// What a switch counted of its traffic in the window that ended, of tenants that are known,
@@ -227,7 +292,7 @@ mod tests {
 
     #[test]
     fn links_between_switches_are_told_when_they_come_and_go() {
-        let (mut network, first) = Network::new(TopologySpec::default(), None);
+        let (mut network, first) = Network::new(RememberedNetwork::default());
         assert_eq!(first, TopologyChange::default());
         let mut links = |id, up, address| {
             let told = network.learn(id, "", &interfaces(up, address));
@@ -244,7 +309,8 @@ mod tests {
     fn a_declared_link_is_there_from_the_start() {
         let text = r#"{"switch": [{"id": 1}, {"id": 2}], "link": [{"a": 2, "b": 1}]}"#;
         let spec: TopologySpec = serde_json::from_str(text).unwrap();
-        let (mut network, first) = Network::new(spec, None);
+        let remembered = RememberedNetwork { spec, ..RememberedNetwork::default() };
+        let (mut network, first) = Network::new(remembered);
         assert_eq!(first.links, [((1, 2), true)]);
         let rewired = network.declare(TopologySpec::default()).unwrap();
         assert_eq!(rewired.links, [((1, 2), false)]);
