@@ -24,7 +24,7 @@ use api::{
 };
 use decide::SwitchId;
 
-use self::{placements::TruthPages, sharing::Sharing, usage::COLD_AFTER};
+use self::{placements::StayingPages, sharing::Sharing, usage::COLD_AFTER};
 pub use self::{
     placements::{Guarantee, Placements},
     rooms::{Rooms, TenantRooms},
@@ -279,14 +279,26 @@ impl Memory {
         occupied.map(page).collect()
     }
 
-    /// What stays of a tenant whose items are nowhere else, but for pages that go.
-    fn kept(&self, tenant: u32, going: &[PageId], around: &Surroundings<'_>) -> Option<TruthPages> {
-        if !around.disciplines.has_truth(tenant) {
+    /// What stays of a tenant, but for pages that go: if its items are nowhere else, or a new lead
+    /// does not know yet where its pages belong.
+    fn kept(
+        &self,
+        tenant: u32,
+        going: &[PageId],
+        around: &Surroundings<'_>,
+    ) -> Option<StayingPages> {
+        let has_truth = around.disciplines.has_truth(tenant);
+        if !has_truth && !is_waited_for(tenant, around) {
             return None;
         }
-        let own = self.ledger.held(tenant);
-        let held = own.map(|(page, _)| page).filter(|p| !going.contains(p));
-        Some(TruthPages { held: held.collect(), occupied: self.occupied(tenant, around) })
+        let held = self.ledger.held(tenant);
+        let own = held.filter(|(_, hold)| has_truth || hold.kind == Kind::Own);
+        let held = own.map(|(page, _)| page).filter(|p| !going.contains(p)).collect();
+        let occupied = match has_truth {
+            true => self.occupied(tenant, around),
+            false => BTreeSet::new(),
+        };
+        Some(StayingPages { held, occupied })
     }
 
     /// Gives and takes pages of one switch until everybody has a fair share of them.
@@ -387,4 +399,11 @@ impl Memory {
         let changed = self.rooms.update(&self.ledger, &self.placements);
         PageMoves { rows, rooms: changed.rooms, setups: changed.switches }
     }
+}
+
+/// Whether a new lead has not heard yet of what a tenant's placement goes by.
+fn is_waited_for(tenant: u32, around: &Surroundings<'_>) -> bool {
+    let network = around.network;
+    let tenant = around.tenants.get(tenant).filter(|tenant| around.is_measured(tenant));
+    !network.is_known() || tenant.is_some_and(|tenant| network.may_have_traffic(tenant.id))
 }

@@ -2,7 +2,8 @@
 //! and traffic.
 //!
 //! What a tenant asked for on certain switches comes first, the rest goes by its policy. Pages with
-//! items that are nowhere else (`decide::Items::Truth`) stay where they are before all that.
+//! items that are nowhere else (`decide::Items::Truth`) stay where they are before all that, and
+//! with a new lead all pages do, until it has heard of the interfaces or traffic that they go by.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,16 +36,17 @@ pub struct Placements {
     order: BTreeMap<u32, Vec<SwitchId>>,
 }
 
-/// Pages of a tenant whose items are nowhere else: all of them, and those that (may) hold items.
+/// Pages of a tenant that stay where they are: those of one whose items are nowhere else, and any's
+/// as long as a new lead does not know where they belong.
 #[derive(Debug, Default)]
-pub struct TruthPages {
+pub struct StayingPages {
     /// Guaranteed pages that it has.
     pub held: BTreeSet<PageId>,
-    /// Pages that it has and that may hold items.
+    /// Pages that it has and that may hold items that are nowhere else.
     pub occupied: BTreeSet<PageId>,
 }
 
-impl TruthPages {
+impl StayingPages {
     /// How many pages of each switch stay, of a quota: those that hold items in any case.
     fn within(&self, quota: u32) -> BTreeMap<SwitchId, u32> {
         let mut stay: BTreeMap<SwitchId, u32> = BTreeMap::new();
@@ -82,7 +84,7 @@ impl Placements {
         &mut self,
         ledger: &Ledger,
         around: &Surroundings<'_>,
-        mut kept: BTreeMap<u32, TruthPages>,
+        mut kept: BTreeMap<u32, StayingPages>,
     ) {
         self.order.retain(|id, _| around.tenants.get(*id).is_some());
         for tenant in around.tenants.iter() {
@@ -109,7 +111,7 @@ impl Placements {
         tenant: &Tenant,
         ledger: &Ledger,
         around: &Surroundings<'_>,
-        kept: Option<TruthPages>,
+        kept: Option<StayingPages>,
     ) -> Placement {
         let mut capacity = self.capacity(tenant.id, ledger);
         let mut bound = kept.map_or_else(BTreeMap::new, |kept| kept.within(tenant.terms.quota));
@@ -146,7 +148,7 @@ impl Placements {
         tenant: &Tenant,
         ledger: &Ledger,
         around: &Surroundings<'_>,
-        kept: Option<TruthPages>,
+        kept: Option<StayingPages>,
     ) -> Result<Guarantee, Refusal> {
         let placement = self.find(tenant, ledger, around, kept);
         let on = |switch| {

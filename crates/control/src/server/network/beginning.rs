@@ -1,13 +1,14 @@
 //! What a controller that begins to lead waits to hear of.
 //!
-//! A state that an earlier version wrote says nothing of interfaces. What is worked out from those
-//! of some switches would take routes away that are right.
+//! A state that an earlier version wrote says nothing of interfaces, and none says anything of
+//! traffic. What is worked out from what some switches told would take routes away, and move
+//! pages, that are right.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use decide::SwitchId;
 
-/// So long it is waited for: a switch may be away.
+/// So long it is waited for: a switch may be away, and a tenant without traffic.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// The first time of a lead; over at once if no switch is remembered.
@@ -47,6 +48,11 @@ impl Beginning {
     pub fn knows_interfaces(&self) -> bool {
         self.unheard.is_empty()
     }
+
+    /// Whether it lasts.
+    pub fn lasts(&self) -> bool {
+        self.lasts
+    }
 }
 
 #[cfg(test)]
@@ -61,7 +67,8 @@ mod tests {
         beginning.heard(1);
         assert!(!beginning.knows_interfaces());
         assert!(beginning.tick(begun + WAIT));
-        assert!(beginning.knows_interfaces());
+        assert!(beginning.knows_interfaces() && !beginning.lasts());
         assert!(!beginning.tick(begun + WAIT), "once");
+        assert!(!Beginning::new(0, [].into_iter()).lasts());
     }
 }

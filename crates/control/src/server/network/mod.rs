@@ -134,6 +134,11 @@ impl Network {
         self.beginning.knows_interfaces()
     }
 
+    /// Whether nothing may have been heard of a tenant's traffic yet, because the lead is new.
+    pub fn may_have_traffic(&self, tenant: u32) -> bool {
+        self.beginning.lasts() && self.flows_of(tenant).is_empty()
+    }
+
     /// Replaces what is declared of the topology.
     ///
     /// # Errors

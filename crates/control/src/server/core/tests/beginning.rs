@@ -1,6 +1,6 @@
 //! What a controller that begins to lead does before it has heard of its switches.
 
-use api::proto::{Interface, Route};
+use api::proto::{Flow, Interface, Route, Traffic};
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn interfaces(addresses: &[&str]) -> Interfaces {
 }
 
 impl Stage {
-    /// A line of three switches, whose routes are kept.
+    /// A line of three switches, whose pages may be anywhere and whose routes are kept.
     fn line(pages: u32) -> Stage {
         let mut stage = Stage::new(pages);
         for (n, addresses) in LINE.iter().enumerate() {
@@ -64,6 +64,15 @@ impl Stage {
             self.now += TICK;
             self.core.tick(self.now, 1_000);
         }
+    }
+
+    /// Own and lent pages of a tenant by switch.
+    fn held(&self, tenant: u32) -> BTreeMap<SwitchId, usize> {
+        let mut held = BTreeMap::new();
+        for (page, _) in self.core.memory.ledger().held(tenant) {
+            *held.entry(page.switch).or_default() += 1;
+        }
+        held
     }
 }
 
@@ -149,4 +158,37 @@ fn the_first_setup_of_a_lead_names_the_neighbours() {
     let (setups, _) = next.sent_to(next.stream);
     assert!(setups.iter().all(|setup| setup.neighbours.len() == 1));
     assert_eq!(setups.len(), 1);
+}
+
+#[test]
+fn pages_stay_where_they_are_until_a_new_lead_was_told_of_links() {
+    for is_old in [false, true] {
+        let mut stage = Stage::line(10);
+        stage.create_as(of(1, "test", 8)).unwrap();
+        stage.settle();
+        assert_eq!(stage.held(1), [(1, 8)].into(), "near the client");
+        let mut next = stage.next(2, is_old);
+        next.attach(2, 10);
+        next.settle();
+        assert_eq!(next.held(1), [(1, 8)].into(), "{is_old}");
+    }
+}
+
+#[test]
+fn pages_stay_where_they_are_until_a_new_lead_was_told_of_traffic() {
+    let mut stage = Stage::line(10);
+    let store = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 0, 0, 1];
+    let client = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 9, 0, 1];
+    let [client, store] = [client, store].map(|address| address.to_vec().into());
+    let traffic = Traffic { flows: vec![Flow { tenant: 1, client, store, requests: 1000 }] };
+    stage.create(1, 8).unwrap();
+    for _ in 0..4 {
+        stage.say(stage.stream, from_switch::Body::Traffic(traffic.clone()));
+        stage.settle();
+    }
+    assert_eq!(stage.held(1), [(1, 8)].into(), "near the client");
+    let mut next = stage.next(2, false);
+    next.attach(2, 10);
+    next.settle();
+    assert_eq!(next.held(1), [(1, 8)].into());
 }
