@@ -11,6 +11,10 @@
 //! kernel refuses a probe: then it has no programs, and the link carries packets. A link that comes
 //! and goes counts as gone for longer each time, up to [`HOLD_MAX`].
 //!
+//! What is known of a neighbour that a setup does not name is kept for [`KEEP`]: a controller that
+//! has just begun may know of no links yet. A link that is dead when it is named again would else
+//! never be judged.
+//!
 //! Cost per neighbour: [`PER_SECOND`] packets of a header each way, answered in the place of a
 //! lease offer's.
 
@@ -37,6 +41,8 @@ const WINDOW: u64 = 32;
 const HOLD_MIN: Duration = Duration::from_secs(1);
 /// See [`HOLD_MIN`]; a link that was heard for so long starts anew.
 const HOLD_MAX: Duration = Duration::from_secs(64);
+/// A neighbour that no setup names is forgotten after this time.
+const KEEP: Duration = HOLD_MAX.saturating_mul(2);
 /// Neighbours that are probed.
 const MOST: usize = 1024;
 
@@ -106,6 +112,9 @@ pub struct Probes {
     term: u64,
     secret: Option<Secret>,
     watches: BTreeMap<SocketAddr, Watch>,
+    /// Neighbours that the last setup does not name, neither probed nor told; and until when they
+    /// are kept, once it was looked at the time.
+    unnamed: BTreeMap<SocketAddr, (Watch, Option<Instant>)>,
     next: Option<Instant>,
     buffer: Vec<u8>,
 }
@@ -121,7 +130,9 @@ impl Probes {
         let secret = setup.cluster.as_ref().map(|cluster| &cluster.system_secret[..]);
         let secret = secret.and_then(|bytes| bytes.try_into().ok());
         self.secret = Some(secret.map_or(Secret::NONE, Secret));
-        let mut before = std::mem::take(&mut self.watches);
+        let mut before = std::mem::take(&mut self.unnamed);
+        let named = std::mem::take(&mut self.watches);
+        before.extend(named.into_iter().map(|(to, watch)| (to, (watch, None))));
         for neighbour in setup.neighbours.iter().take(MOST) {
             let address = neighbour.address.parse::<IpAddr>();
             let (Ok(address), Ok(switch)) = (address, u16::try_from(neighbour.switch_id)) else {
@@ -129,16 +140,20 @@ impl Probes {
             };
             let to = SocketAddr::new(address, PORT);
             let interface = &neighbour.interface;
-            let known = before.remove(&to);
+            let known = before.remove(&to).map(|(watch, _)| watch);
             let known = known.filter(|w| w.switch == switch && w.interface == *interface);
             let watch = known.unwrap_or_else(|| Watch::new(switch, interface.clone()));
             self.watches.insert(to, watch);
         }
+        self.unnamed = before.into_iter().take(MOST).collect();
     }
 
-    /// When [`Probes::due`] has something to do; none: there is nobody to probe.
+    /// When [`Probes::due`] has something to do; none: nobody is to be probed, or forgotten.
     pub fn next(&self) -> Option<Instant> {
-        (!self.watches.is_empty()).then_some(self.next).flatten()
+        match self.watches.is_empty() {
+            false => self.next,
+            true => self.unnamed.values().filter_map(|(_, until)| *until).min(),
+        }
     }
 
     /// Whom it probes.
@@ -149,6 +164,7 @@ impl Probes {
     /// Judges, and sends the next probes if it is time. What arrived must have been taken before;
     /// `send` says whether it was sent.
     pub fn due(&mut self, now: Instant, mut send: impl FnMut(SocketAddr, &[u8]) -> bool) {
+        self.unnamed.retain(|_, (_, until)| now < *until.get_or_insert(now + KEEP));
         let Some(secret) = self.secret.filter(|_| self.next.is_none_or(|next| next <= now)) else {
             return;
         };
@@ -229,22 +245,8 @@ mod tests {
 
     impl Link {
         fn new() -> Link {
-            let cluster = proto::Cluster {
-                system_secret: SECRET.0.to_vec().into(),
-                ..proto::Cluster::default()
-            };
-            let neighbour = proto::Neighbour {
-                switch_id: 2,
-                address: "10.0.2.253".into(),
-                interface: "eth1".into(),
-            };
             let mut probes = Probes::default();
-            probes.set_up(&Setup {
-                cluster: Some(Box::new(cluster)),
-                neighbours: vec![neighbour],
-                term: 1,
-                ..Setup::default()
-            });
+            probes.set_up(&setup(1, true));
             Link { probes, now: Instant::now(), to: "10.0.2.253:7117".parse().unwrap(), seed: 1 }
         }
 
@@ -284,6 +286,23 @@ mod tests {
                 assert!(self.now - begun < Duration::from_secs(300));
             }
             self.now - begun
+        }
+    }
+
+    /// Of this term, with the neighbour or without.
+    fn setup(term: u64, named: bool) -> Setup {
+        let cluster =
+            proto::Cluster { system_secret: SECRET.0.to_vec().into(), ..proto::Cluster::default() };
+        let neighbour = proto::Neighbour {
+            switch_id: 2,
+            address: "10.0.2.253".into(),
+            interface: "eth1".into(),
+        };
+        Setup {
+            cluster: Some(Box::new(cluster)),
+            neighbours: vec![neighbour; usize::from(named)],
+            term,
+            ..Setup::default()
         }
     }
 
@@ -354,6 +373,32 @@ mod tests {
         link.goes_on(2 * HOLD_MAX, 0.0);
         link.until(true, 1.0);
         assert!(link.until(false, 0.0) < 2 * SECOND);
+    }
+
+    #[test]
+    fn a_neighbour_that_a_setup_leaves_out_is_known_when_the_next_one_names_it() {
+        let mut link = Link::new();
+        link.goes_on(SECOND, 0.0);
+        link.until(true, 1.0);
+        link.probes.set_up(&setup(2, false));
+        link.goes_on(SECOND, 1.0);
+        assert!(!link.is_silent(), "it is nobody's neighbour");
+        link.probes.set_up(&setup(2, true));
+        assert!(link.is_silent());
+        link.until(false, 0.0);
+        // A link that dies meanwhile is judged by what was heard before.
+        link.probes.set_up(&setup(3, false));
+        link.goes_on(SECOND, 1.0);
+        link.probes.set_up(&setup(3, true));
+        assert!(link.until(true, 1.0) < SECOND / 2);
+        link.probes.set_up(&setup(4, false));
+        link.goes_on(EVERY, 1.0);
+        assert_eq!(link.probes.next(), Some(link.now - EVERY + KEEP));
+        link.goes_on(KEEP, 1.0);
+        assert_eq!(link.probes.next(), None);
+        link.probes.set_up(&setup(4, true));
+        link.goes_on(SECOND, 1.0);
+        assert!(!link.is_silent(), "it was forgotten");
     }
 
     #[test]
