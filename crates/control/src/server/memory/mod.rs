@@ -34,7 +34,7 @@ use super::{around::Surroundings, journal::Journal, tenants::Tenant};
 use crate::{
     admin::Refusal,
     pages::{
-        ledger::{Changes, Hold, Kind, Ledger, LedgerError, PageRow, SwitchRow},
+        ledger::{Changes, Count, Hold, Kind, Ledger, LedgerError, PageRow, SwitchRow},
         share::Portion,
     },
 };
@@ -87,7 +87,8 @@ impl PageMoves {
 impl Memory {
     /// As remembered.
     pub fn new(tables: Vec<(SwitchId, SwitchRow)>, pages: Vec<(PageId, PageRow)>) -> Memory {
-        Memory { ledger: Ledger::restore(tables, pages), ..Memory::default() }
+        let usage = tables.iter().map(|(id, _)| (*id, Usage::restored())).collect();
+        Memory { ledger: Ledger::restore(tables, pages), usage, ..Memory::default() }
     }
 
     /// A switch said how many pages it has.
@@ -312,7 +313,10 @@ impl Memory {
         let occupied = occupied.collect();
         let (ledger, placements) = (&self.ledger, &self.placements);
         let usage = self.usage.get(&id);
-        let portions = self.sharing.portions(id, ledger, placements, usage, around, &occupied);
+        let mut portions = self.sharing.portions(id, ledger, placements, usage, around, &occupied);
+        if usage.is_some_and(Usage::is_restored) {
+            leave(&mut portions, &ledger.counts(id));
+        }
         self.take_excess(id, &portions, around);
         self.give_rest(id, &portions, around.clock_s);
     }
@@ -398,6 +402,16 @@ impl Memory {
         }
         let changed = self.rooms.update(&self.ledger, &self.placements);
         PageMoves { rows, rooms: changed.rooms, setups: changed.switches }
+    }
+}
+
+/// Nobody is to have less of a switch than now.
+fn leave(portions: &mut BTreeMap<u32, Portion>, counts: &BTreeMap<u32, Count>) {
+    for (tenant, portion) in portions {
+        let has = counts.get(tenant).copied().unwrap_or_default();
+        if has.own + has.lent > portion.own + portion.lent {
+            *portion = Portion { own: has.own, lent: has.lent };
+        }
     }
 }
 

@@ -24,6 +24,8 @@ pub struct PageUse {
 pub struct Usage {
     /// The window that its last counters were of; none: it told none on this stream.
     told: bool,
+    /// The switch is one of the state, and told no counters in this lead.
+    restored: bool,
     window: u64,
     pages: BTreeMap<u32, PageUse>,
     /// Share of each tenant's free cells that no item of the usual size could use.
@@ -31,6 +33,11 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Of a switch that is remembered.
+    pub fn restored() -> Usage {
+        Usage { restored: true, ..Usage::default() }
+    }
+
     /// The switch attached: what it told before may not be so any longer.
     pub fn attached(&mut self) {
         self.told = false;
@@ -41,9 +48,15 @@ impl Usage {
         self.told
     }
 
+    /// Whether a new lead has not heard yet what the switch's pages are good for: disciplines may
+    /// not know either what they want there.
+    pub fn is_restored(&self) -> bool {
+        self.restored
+    }
+
     /// A window ended on the switch, which has so many pages.
     pub fn counted(&mut self, total: u32, counters: &Counters) {
-        (self.told, self.window) = (true, counters.window);
+        (self.told, self.restored, self.window) = (true, false, counters.window);
         let tenants = counters.tenants.iter();
         self.fragmentation = tenants.map(|t| (t.tenant, t.fragmentation)).collect();
         // A page that is not listed holds nothing.

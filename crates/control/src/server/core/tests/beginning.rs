@@ -174,6 +174,35 @@ fn pages_stay_where_they_are_until_a_new_lead_was_told_of_links() {
     }
 }
 
+/// Its discipline knows only then what it wants, and what is taken comes back empty.
+#[test]
+fn what_was_lent_stays_until_a_new_lead_has_heard_what_it_is_good_for() {
+    let mut stage = Stage::new(20);
+    stage.create(1, 0).unwrap();
+    stage.wants(1, 100 * 128);
+    stage.settle();
+    assert_eq!(stage.pages(), [(1, 20)].into());
+    stage.write();
+    let mut next = Stage::from(20, stage.loaded, WantingDiscipline::default(), 2);
+    next.settle();
+    assert_eq!(next.pages(), [(1, 20)].into());
+    next.say(next.stream, from_switch::Body::Counters(Counters::default()));
+    next.settle();
+    assert!(next.pages()[&1] < 20, "it wants none");
+}
+
+/// What is free may be given meanwhile.
+#[test]
+fn a_tenant_that_a_new_lead_makes_has_its_pages_before_the_switch_tells_of_others() {
+    let mut stage = Stage::new(20);
+    stage.create(1, 10).unwrap();
+    stage.settle();
+    let mut next = Stage::from(20, stage.loaded, WantingDiscipline::default(), 2);
+    next.create(2, 5).unwrap();
+    next.settle();
+    assert_eq!(next.pages(), [(1, 10), (2, 5)].into());
+}
+
 #[test]
 fn pages_stay_where_they_are_until_a_new_lead_was_told_of_traffic() {
     let mut stage = Stage::line(10);
