@@ -382,7 +382,7 @@ impl AgentHost {
             Some((link_of(prefix.network()), index))
         });
         io.done.routes = Some(ways.collect());
-        self.applied = Some(RoutesApplied { version: wanted.version, failed });
+        self.applied = Some(RoutesApplied { term: wanted.term, version: wanted.version, failed });
     }
 
     fn take(&mut self, message: ToSwitch, io: &mut Io<'_>) {

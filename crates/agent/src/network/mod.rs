@@ -133,7 +133,7 @@ async fn keep(
         if installed + removed > 0 {
             info!("routes: {installed} installed, {removed} removed");
         }
-        let now = Some(RoutesApplied { version: asked.version, failed });
+        let now = Some(RoutesApplied { term: asked.term, version: asked.version, failed });
         tell.send_if_modified(|last| {
             let is_news = *last != now;
             if is_news && let Some(now) = &now {
@@ -210,8 +210,8 @@ mod tests {
         proto::Routes { term, version, routes: via.iter().map(route).collect() }
     }
 
-    fn done(version: u64) -> RoutesApplied {
-        RoutesApplied { version, failed: vec![] }
+    fn done(term: u64, version: u64) -> RoutesApplied {
+        RoutesApplied { term, version, failed: vec![] }
     }
 
     fn make_left() {
@@ -230,18 +230,18 @@ mod tests {
             assert!(first.interfaces[0].up);
             assert_eq!(first.interfaces[0].addresses, ["10.0.1.254/24"]);
             network.apply(asked(1, 5, &["10.0.1.1"]));
-            assert_eq!(applied(&mut network).await, done(5));
+            assert_eq!(applied(&mut network).await, done(1, 5));
             network.apply(asked(1, 4, &["10.0.1.4"]));
             network.apply(asked(2, 1, &["10.0.1.2"]));
             network.apply(asked(1, 9, &["10.0.1.9"]));
-            assert_eq!(applied(&mut network).await, done(1));
+            assert_eq!(applied(&mut network).await, done(2, 1));
             assert!(ip("route get 10.0.3.1").contains("via 10.0.1.2"));
             network.repeat();
             let told = [next(&mut network).await, next(&mut network).await];
             assert!(told.iter().any(|body| matches!(body, Body::Interfaces(_))));
-            assert!(told.contains(&Body::Routes(done(1))));
+            assert!(told.contains(&Body::Routes(done(2, 1))));
             network.apply(asked(2, 2, &[]));
-            assert_eq!(applied(&mut network).await, done(2));
+            assert_eq!(applied(&mut network).await, done(2, 2));
             assert_eq!(ip("route show proto 117"), "");
         });
     }
@@ -252,12 +252,12 @@ mod tests {
             make_left();
             let mut network = Network::start(vec!["left".into()], true);
             network.apply(asked(1, 1, &["10.0.1.1"]));
-            assert_eq!(applied(&mut network).await, done(1));
+            assert_eq!(applied(&mut network).await, done(1, 1));
             ip("link set left down");
             let refused = applied(&mut network).await;
             assert_eq!((refused.version, refused.failed.len()), (1, 1));
             ip("link set left up");
-            assert_eq!(applied(&mut network).await, done(1));
+            assert_eq!(applied(&mut network).await, done(1, 1));
             assert!(ip("route show proto 117").contains("10.0.3.0/24 via 10.0.1.1"));
         });
     }

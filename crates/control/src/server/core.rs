@@ -217,7 +217,7 @@ impl Core {
             Some(Body::Configured(told)) => exchange.configured(id, told, journal),
             Some(Body::Ack(ack)) => switch.took_mail(ack.seq),
             Some(Body::Report(said)) => exchange.switch_reported(id, &said, journal),
-            Some(Body::Routes(applied)) => switch.routes_applied(id, applied),
+            Some(Body::Routes(applied)) => switch.routes_applied(id, self.config.term, applied),
             Some(Body::Traffic(traffic)) => {
                 let is_known = |tenant| tenants.get(tenant).is_some();
                 self.network.count(id, &traffic, tenants.len(), is_known);

@@ -310,8 +310,17 @@ impl Switch {
         }
     }
 
-    /// It has installed its routes, as far as it could.
-    pub fn routes_applied(&mut self, id: SwitchId, applied: RoutesApplied) {
+    /// It has installed its routes, as far as it could. What a lead before this one gave it counts
+    /// for nothing; an agent of an earlier version does not say whose routes they were.
+    pub fn routes_applied(&mut self, id: SwitchId, term: u64, applied: RoutesApplied) {
+        let sent = self.stream.as_ref().and_then(|stream| stream.routes_sent);
+        let is_ours = match applied.term {
+            0 => sent.is_some_and(|(sent, _)| applied.version <= sent),
+            its => its == term,
+        };
+        if !is_ours {
+            return;
+        }
         for line in applied.failed.iter().take(16) {
             tracing::warn!(switch = id, "route not installed: {line}");
         }

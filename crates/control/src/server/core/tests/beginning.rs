@@ -1,6 +1,6 @@
 //! What a controller that begins to lead does before it has heard of its switches.
 
-use api::proto::{Flow, Interface, Route, Traffic};
+use api::proto::{Flow, Interface, Route, RoutesApplied, Traffic};
 
 use super::*;
 
@@ -90,6 +90,25 @@ fn the_next_lead_has_the_same_routes_from_the_start() {
     // Another that was never here has told nothing yet.
     let other = next.attach(4, 10);
     assert_eq!(next.routes(other), None);
+}
+
+/// Both leads count their versions from one.
+#[test]
+fn that_a_switch_has_the_routes_of_another_lead_is_no_answer_to_this_one() {
+    for (term, is_answer) in [(0, false), (1, false), (2, true)] {
+        let mut stage = Stage::line(10);
+        stage.routes(stage.stream);
+        let mut next = stage.next(2, false);
+        let applied = RoutesApplied { term, version: 1, failed: vec![] };
+        next.say(next.stream, from_switch::Body::Routes(applied.clone()));
+        assert_eq!(next.routes(next.stream).is_none(), is_answer, "{term}");
+        // An agent of an earlier version names no term.
+        let applied = RoutesApplied { term: 0, ..applied };
+        next.say(next.stream, from_switch::Body::Routes(applied));
+        next.ticks(Duration::from_secs(5));
+        assert_eq!(next.routes(next.stream), None);
+        assert!(next.core.view().routes().routes.iter().any(|route| route.installed));
+    }
 }
 
 #[test]
