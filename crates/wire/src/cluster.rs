@@ -514,24 +514,22 @@ impl Cluster {
     pub fn store_of_partition(&self, tenant: u32, partition: u32) -> &Store {
         let allowed = self.tenant(tenant).map_or(&[][..], |t| &t.stores);
         self.store_among(allowed, partition)
+            .expect("a tenant's stores are in the list: checked on parsing")
     }
 
     /// As [`Cluster::store_of_partition`], of a tenant that may use these stores
-    /// ([`Tenant::stores`]).
-    pub fn store_among(&self, allowed: &[SocketAddr], partition: u32) -> &Store {
+    /// ([`Tenant::stores`]). None: the one that it would be is not one of the cluster's.
+    pub fn store_among(&self, allowed: &[SocketAddr], partition: u32) -> Option<&Store> {
         let owner = self
             .stores
             .iter()
             .find(|s| (s.first..=s.last).contains(&partition))
             .expect("every partition has an owner: checked on parsing");
         if allowed.is_empty() || allowed.contains(&owner.address) {
-            return owner;
+            return Some(owner);
         }
         let instead = allowed[partition as usize % allowed.len()];
-        self.stores
-            .iter()
-            .find(|s| s.address == instead)
-            .expect("a tenant's stores are in the list: checked on parsing")
+        self.stores.iter().find(|s| s.address == instead)
     }
 
     /// The number of the store at this address.

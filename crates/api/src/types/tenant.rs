@@ -1,5 +1,7 @@
 //! Tenants as they are shown: their terms, and what they have.
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -25,6 +27,11 @@ pub struct TenantView {
     /// What it was given; its discipline by name, also where that is the default one.
     #[serde(flatten)]
     pub terms: Terms,
+    /// Those of its stores that the cluster has no longer. If that is all of them, nobody serves it
+    /// until it is given others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub lost_stores: Vec<SocketAddr>,
     /// It came from the cluster file at the controller's start.
     pub declared: bool,
     /// Guaranteed pages that it holds.

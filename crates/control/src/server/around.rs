@@ -38,6 +38,20 @@ impl Surroundings<'_> {
         self.config.cluster.stores.iter().map(|store| store.address)
     }
 
+    /// The stores that a tenant's keys are on, as switches and disciplines are to go by; empty: all
+    /// of the cluster's. None: it has none ([`Tenant::stores_in`]), and is served nowhere. Items
+    /// that are nowhere but in switches are served all the same: stores know nothing of such a
+    /// tenant then, and nothing is lost.
+    pub fn stores_of(&self, tenant: &Tenant) -> Option<Vec<SocketAddr>> {
+        let stores = tenant.stores_in(&self.config.cluster);
+        stores.or_else(|| self.disciplines.has_truth(tenant.id).then(Vec::new))
+    }
+
+    /// Whether a tenant is served anywhere.
+    pub fn is_served(&self, tenant: &Tenant) -> bool {
+        tenant.has_stores_in(&self.config.cluster) || self.disciplines.has_truth(tenant.id)
+    }
+
     /// Whether a tenant may be limited to these stores, or why not.
     pub fn may_use(&self, stores: &[SocketAddr]) -> Result<(), String> {
         self.config.cluster.check_stores_of(stores)

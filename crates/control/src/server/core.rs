@@ -153,6 +153,7 @@ impl Core {
         };
         core.choose_all();
         changed.into_iter().for_each(|id| core.note_tenant(id));
+        core.release_unserved();
         core.publish();
         core.rewired(rewired);
         Ok(core)
@@ -533,6 +534,17 @@ impl Core {
         left
     }
 
+    /// Who lost all stores has no memory until it has others.
+    fn release_unserved(&mut self) {
+        let around = self.around();
+        let unserved = self.tenants.iter().filter(|tenant| !around.is_served(tenant));
+        let unserved: Vec<u32> = unserved.map(|tenant| tenant.id).collect();
+        if !unserved.is_empty() {
+            let moved = self.memory.release_all(&unserved);
+            self.moved(moved);
+        }
+    }
+
     /// Every tenant has its discipline, which learns what is known of it.
     fn choose_all(&mut self) {
         for tenant in self.tenants.iter() {
@@ -605,7 +617,9 @@ impl Core {
     /// A tenant's discipline learns which stores its keys are on, unless it has.
     fn tell_homes(&mut self, id: u32) {
         let discipline = self.exchange.disciplines().name_of(id);
-        let (tenant, cluster) = (self.tenants.get(id), &self.config.cluster);
+        let tenant = self.tenants.get(id);
+        let tenant = tenant.and_then(|tenant| Some((tenant, self.around().stores_of(tenant)?)));
+        let cluster = &self.config.cluster;
         if let Some(stores) = self.homes.news(id, discipline, tenant, cluster) {
             let journal = &mut self.journal;
             self.exchange.tell(id, journal, |to, now, out| to.stores(now, id, stores, out));

@@ -1,6 +1,6 @@
 //! Which stores tenants' keys are on, as disciplines were told.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use decide::Stores;
 use wire::{Cluster, KeyHasher, Secret, TENANT_OPEN};
@@ -36,15 +36,16 @@ impl Homes {
     }
 
     /// What a tenant's discipline is to be told now, if it is anything new. Takes a step per
-    /// partition after a change, else one look-up.
+    /// partition after a change, else one look-up. `allowed`: the stores that the tenant may use,
+    /// if there are any; empty: all.
     pub fn news(
         &mut self,
         id: u32,
         discipline: &'static str,
-        tenant: Option<&Tenant>,
+        tenant: Option<(&Tenant, Vec<SocketAddr>)>,
         cluster: &Cluster,
     ) -> Option<&Stores> {
-        let Some(tenant) = tenant else {
+        let Some((tenant, allowed)) = tenant else {
             self.told.remove(&id);
             return None;
         };
@@ -58,7 +59,7 @@ impl Homes {
             }
             None => None,
         };
-        let now = stores_of(tenant, cluster);
+        let now = stores_of(tenant, &allowed, cluster)?;
         if stores == Some(&now) {
             return None;
         }
@@ -68,14 +69,15 @@ impl Homes {
     }
 }
 
-fn stores_of(tenant: &Tenant, cluster: &Cluster) -> Stores {
+/// None: one that is allowed is not the cluster's.
+fn stores_of(tenant: &Tenant, allowed: &[SocketAddr], cluster: &Cluster) -> Option<Stores> {
     let addresses: Vec<_> = cluster.stores.iter().map(|s| s.address).collect();
     let home = |partition| {
-        let owner = cluster.store_among(&tenant.terms.stores, partition).address;
-        let at = addresses.iter().position(|address| *address == owner);
-        at.expect("one of the cluster's") as u16
+        let owner = cluster.store_among(allowed, partition)?.address;
+        let at = addresses.iter().position(|address| *address == owner)?;
+        Some(at as u16)
     };
-    let homes = (0..cluster.partitions).map(home).collect();
+    let homes = (0..cluster.partitions).map(home).collect::<Option<_>>()?;
     let places = cluster.places();
     // Its secrets were checked when it came.
     let hasher = match tenant.id {
@@ -84,5 +86,5 @@ fn stores_of(tenant: &Tenant, cluster: &Cluster) -> Stores {
     };
     let racks = cluster.stores.iter().map(|store| store.rack);
     let stores = Stores::new(addresses, tenant.id, hasher, homes);
-    stores.only(&tenant.terms.stores).in_racks(racks)
+    Some(stores.only(allowed).in_racks(racks))
 }

@@ -18,7 +18,8 @@ fn decides(tenant: &Tenant, id: SwitchId, around: &Surroundings<'_>, memory: &Me
 /// Whether a tenant belongs to a switch's setup: where its discipline runs, and where its traffic
 /// is to be measured.
 pub fn is_here(tenant: &Tenant, id: SwitchId, around: &Surroundings<'_>, memory: &Memory) -> bool {
-    decides(tenant, id, around, memory) || around.is_measured(tenant)
+    let is_here = decides(tenant, id, around, memory) || around.is_measured(tenant);
+    is_here && around.is_served(tenant)
 }
 
 /// A switch's setup.
@@ -40,9 +41,11 @@ pub fn of(id: SwitchId, around: &Surroundings<'_>, memory: &Memory) -> Setup {
     };
     let neighbours = around.network.neighbours_of(id).iter();
     let here = around.tenants.iter().filter(|tenant| is_here(tenant));
+    let stores = |tenant: &Tenant| is_here(tenant).then(|| around.stores_of(tenant))?;
+    let cluster = around.tenants.cluster_on(&config.cluster, stores);
     Setup {
         tenants: here.map(setup).collect(),
-        cluster: Some(Box::new((&around.tenants.cluster(&config.cluster, is_here)).into())),
+        cluster: Some(Box::new((&cluster).into())),
         window_ms: config.limits.window_ms,
         sample_shift: config.sample_shift,
         term: config.term,

@@ -6,7 +6,10 @@
 //! of it; in between, changes made at run time hold. A tenant that the file has no more stays until
 //! somebody removes it: controllers that stand by for each other may have different files.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    net::SocketAddr,
+};
 
 use api::types::Terms;
 use decide::SwitchId;
@@ -138,6 +141,42 @@ impl Tenant {
         self.declared.is_some() && file.tenant(self.id).is_some()
     }
 
+    /// Those of its stores that the cluster has; empty: it may use all. None: it is limited to
+    /// some, and none of them is the cluster's any longer, which does not mean that it may use
+    /// others: it has no store until somebody gives it one.
+    pub fn stores_in(&self, file: &Cluster) -> Option<Vec<SocketAddr>> {
+        let stores = &self.terms.stores;
+        if stores.is_empty() {
+            return Some(vec![]);
+        }
+        file.check_stores_of(stores).ok()?;
+        let known: HashSet<SocketAddr> = file.stores.iter().map(|store| store.address).collect();
+        let there = stores.iter().copied().filter(|store| known.contains(store));
+        Some(there.collect()).filter(|there: &Vec<SocketAddr>| !there.is_empty())
+    }
+
+    /// Whether there are any: as [`Tenant::stores_in`], in a step per store.
+    pub fn has_stores_in(&self, file: &Cluster) -> bool {
+        let stores = &self.terms.stores;
+        let is_there = |store: &SocketAddr| file.stores.iter().any(|s| s.address == *store);
+        stores.is_empty() || file.check_stores_of(stores).is_ok() && stores.iter().any(is_there)
+    }
+
+    /// Says which of its stores the cluster has no longer. What it was given stays as it is: the
+    /// next start may have a file that has them.
+    fn warn_of_lost_stores(&self, file: &Cluster) {
+        let (id, stores) = (self.id, &self.terms.stores);
+        match self.stores_in(file) {
+            Some(there) if there.len() == stores.len() => {}
+            Some(there) => tracing::warn!(
+                "tenant {id}: of its stores the cluster file has only {there:?}, and all of its keys are on those now:                  give it others (`shortstop tenant change {id} --stores`), or put the missing ones back in the file"
+            ),
+            None => tracing::error!(
+                "tenant {id}: none of its stores {stores:?} is in the cluster file, so nobody serves it: give it                  others (`shortstop tenant change {id} --stores`), or put them back in the file"
+            ),
+        }
+    }
+
     /// As clients, stores and switches know it.
     pub fn to_wire(&self) -> wire::Tenant {
         wire::Tenant {
@@ -207,6 +246,7 @@ impl Tenants {
                 tenant.id
             );
         }
+        tenants.iter().for_each(|tenant| tenant.warn_of_lost_stores(file));
         (tenants, changed)
     }
 
@@ -297,10 +337,21 @@ impl Tenants {
             .expect("there are fewer tenants than numbers")
     }
 
-    /// The cluster with those tenants of ours that `wanted` says yes to.
+    /// The cluster with those tenants of ours that `wanted` says yes to and that have stores.
     pub fn cluster(&self, file: &Cluster, wanted: impl Fn(&Tenant) -> bool) -> Cluster {
-        let listed = self.iter().filter(|t| t.id != TENANT_OPEN && wanted(t)).map(Tenant::to_wire);
-        Cluster { tenants: listed.collect(), ..file.clone() }
+        self.cluster_on(file, |tenant| wanted(tenant).then(|| tenant.stores_in(file))?)
+    }
+
+    /// The cluster with those tenants of ours for which there are `stores`; empty: all.
+    pub fn cluster_on(
+        &self,
+        file: &Cluster,
+        stores: impl Fn(&Tenant) -> Option<Vec<SocketAddr>>,
+    ) -> Cluster {
+        let listed = self.iter().filter(|tenant| tenant.id != TENANT_OPEN);
+        let on =
+            |tenant: &Tenant| Some(wire::Tenant { stores: stores(tenant)?, ..tenant.to_wire() });
+        Cluster { tenants: listed.filter_map(on).collect(), ..file.clone() }
     }
 }
 

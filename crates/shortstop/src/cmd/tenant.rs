@@ -290,7 +290,7 @@ fn show(t: &TenantView) -> String {
         ("rate", rate(t)),
         ("write-back", written_back(t)),
         ("options", options(t)),
-        ("stores", or_all(&t.terms.stores, "all")),
+        ("stores", stores(t)),
         ("clients", or_all(&t.terms.clients, "where the traffic shows them")),
         ("rotating", yes(t.rotating)),
     ];
@@ -319,6 +319,19 @@ fn show(t: &TenantView) -> String {
         out += &format!("\n{}", table(&head, &rows));
     }
     out
+}
+
+fn stores(t: &TenantView) -> String {
+    let all = or_all(&t.terms.stores, "all");
+    let lost = or_all(&t.lost_stores, "none");
+    match t.lost_stores.len() {
+        0 => all,
+        n if n == t.terms.stores.len() => format!(
+            "{all}: none is in the cluster file, so nobody serves it (shortstop tenant change {} --stores)",
+            t.id
+        ),
+        _ => format!("{all}; not in the cluster file: {lost}"),
+    }
 }
 
 fn leases(t: &TenantView) -> String {

@@ -138,7 +138,8 @@ pub(super) struct TenantChanges {
 fn bits_of(cluster: &Cluster, me: SocketAddr, stores: &[SocketAddr]) -> Box<[u64]> {
     let mut bits = vec![0; cluster.partitions.div_ceil(64) as usize];
     for partition in 0..cluster.partitions {
-        if cluster.store_among(stores, partition).address == me {
+        let store = cluster.store_among(stores, partition);
+        if store.is_some_and(|store| store.address == me) {
             bits[partition as usize / 64] |= 1 << (partition % 64);
         }
     }

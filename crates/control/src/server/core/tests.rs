@@ -134,7 +134,15 @@ impl Stage {
     }
 
     fn from(pages: u32, loaded: LoadedState, wanting: WantingDiscipline, term: u64) -> Stage {
-        let config = config(term);
+        Stage::with(config(term), pages, loaded, wanting)
+    }
+
+    fn with(
+        config: CoreConfig,
+        pages: u32,
+        loaded: LoadedState,
+        wanting: WantingDiscipline,
+    ) -> Stage {
         let all = [&TEST, &TRUTH, &EVERYWHERE].map(|registration| {
             let discipline: Box<dyn Discipline> = Box::new(wanting.clone());
             (registration, discipline)

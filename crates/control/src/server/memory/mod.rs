@@ -183,7 +183,14 @@ impl Memory {
 
     /// Takes all pages from a tenant; its discipline forgets what was on them.
     pub fn release(&mut self, tenant: u32) -> PageMoves {
-        self.ledger.remove_tenant(tenant);
+        self.release_all(&[tenant])
+    }
+
+    /// Takes all pages from these tenants.
+    pub fn release_all(&mut self, tenants: &[u32]) -> PageMoves {
+        for tenant in tenants {
+            self.ledger.remove_tenant(*tenant);
+        }
         self.moved(false)
     }
 

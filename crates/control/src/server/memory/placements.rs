@@ -7,7 +7,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
 };
 
 use api::types::PageId;
@@ -88,7 +88,7 @@ impl Placements {
     ) {
         self.order.retain(|id, _| around.tenants.get(*id).is_some());
         for tenant in around.tenants.iter() {
-            if around.switches.len() > 1 {
+            if around.switches.len() > 1 && around.is_served(tenant) {
                 let order = self.policy_order(tenant, around);
                 self.order.insert(tenant.id, order);
             }
@@ -105,7 +105,7 @@ impl Placements {
     }
 
     /// Where a tenant's quota goes: what stays, then what it asked for on certain switches, the
-    /// rest by its policy.
+    /// rest by its policy. Nowhere, and nothing is lacking, while nobody serves it.
     pub fn find(
         &self,
         tenant: &Tenant,
@@ -113,6 +113,9 @@ impl Placements {
         around: &Surroundings<'_>,
         kept: Option<StayingPages>,
     ) -> Placement {
+        if !around.is_served(tenant) {
+            return Placement::default();
+        }
         let mut capacity = self.capacity(tenant.id, ledger);
         let mut bound = kept.map_or_else(BTreeMap::new, |kept| kept.within(tenant.terms.quota));
         for (switch, pages) in &bound {
@@ -203,9 +206,10 @@ impl Placements {
         around: &Surroundings<'_>,
     ) -> Placement {
         let clients: Vec<IpAddr> = tenant.terms.clients.iter().map(ipnet::IpNet::addr).collect();
-        let stores: Vec<IpAddr> = match tenant.terms.stores.is_empty() {
+        let own = around.stores_of(tenant).unwrap_or_default();
+        let stores: Vec<IpAddr> = match own.is_empty() {
             true => around.stores().map(|store| store.ip()).collect(),
-            false => tenant.terms.stores.iter().map(|store| store.ip()).collect(),
+            false => own.iter().map(SocketAddr::ip).collect(),
         };
         let wish = Wish {
             policy: tenant.terms.policy,

@@ -60,6 +60,10 @@ impl Sharing {
                 portions.insert(tenant.id, Portion { own, lent: 0 });
                 continue;
             }
+            if !around.is_served(tenant) {
+                portions.insert(tenant.id, Portion::default());
+                continue;
+            }
             let at = (id, tenant.id);
             let mut claim = self.claims.get(&at).copied().unwrap_or_default();
             demands.insert(tenant.id, on_it.demand(tenant, &mut claim));

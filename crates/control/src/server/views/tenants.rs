@@ -1,12 +1,14 @@
 //! Tenants as people are shown them.
 
+use std::net::SocketAddr;
+
 use api::types::{LeaseView, TenantOnSwitch, TenantView, Terms};
 use decide::SwitchId;
 use wire::{SwitchPlace, TENANT_OPEN};
 
 use super::View;
 use crate::{
-    admin::Refusal,
+    admin::{Refusal, RefusalKind},
     pages::ledger::Count,
     server::tenants::{Tenant, TimedQuota},
 };
@@ -33,9 +35,16 @@ impl<'a> View<'a> {
     /// no system secret.
     ///
     /// # Errors
-    /// There is none of this number.
+    /// There is none of this number, or it has no store.
     pub fn credentials(&self, id: u32) -> Result<String, Refusal> {
-        self.known(id)?;
+        if !self.known(id)?.has_stores_in(&self.around.config.cluster) {
+            return Err(Refusal::new(
+                RefusalKind::Conflict,
+                format!(
+                    "tenant {id}: none of its stores is in the cluster file: give it others (shortstop tenant change {id} --stores)"
+                ),
+            ));
+        }
         let (tenants, config) = (self.around.tenants, self.around.config);
         let mut cluster = tenants.cluster(&config.cluster, |t| t.id == id);
         cluster.system_secret = None;
@@ -97,6 +106,7 @@ impl<'a> View<'a> {
                 discipline: self.around.disciplines.name_of(tenant.id).into(),
                 ..tenant.terms.clone()
             },
+            lost_stores: self.lost_stores(tenant),
             declared: tenant.is_of(&self.around.config.cluster) || tenant.id == TENANT_OPEN,
             own_pages: switches.iter().map(|s| s.own_pages).sum(),
             borrowed_pages: switches.iter().map(|s| s.borrowed_pages).sum(),
@@ -108,6 +118,11 @@ impl<'a> View<'a> {
             fragmentation: worst,
             switches,
         }
+    }
+
+    fn lost_stores(&self, tenant: &Tenant) -> Vec<SocketAddr> {
+        let there = tenant.stores_in(&self.around.config.cluster).unwrap_or_default();
+        tenant.terms.stores.iter().filter(|store| !there.contains(store)).copied().collect()
     }
 
     /// Guaranteed pages of a tenant that others use: of each switch those that it lacks, as far as

@@ -50,6 +50,82 @@ fn a_discipline_hears_that_a_store_was_not_told_all_once_there_is_room_again() {
     assert!(stage.core.next_for_store(store).is_some(), "it is told anew");
 }
 
+/// A controller that begins anew from what this one wrote, with another cluster file.
+fn begun_with(stage: &mut Stage, change: impl Fn(&mut wire::Cluster)) -> Stage {
+    stage.write();
+    let loaded = LoadedState { rows: stage.loaded.rows.clone(), ..LoadedState::default() };
+    let mut config = config(2);
+    change(&mut config.cluster);
+    Stage::with(config, 4, loaded, WantingDiscipline::default())
+}
+
+#[test]
+fn who_lost_all_stores_is_served_nowhere_until_it_has_others() {
+    let elsewhere: SocketAddr = "10.0.0.9:7117".parse().unwrap();
+    let mut first = Stage::new(4);
+    // (number, discipline): a cache, one in every setup, and one whose items are nowhere else.
+    for (id, discipline) in [(1, "test"), (2, "everywhere"), (3, "truth"), (4, "test")] {
+        first.create_as(TenantSpec { borrow: false, ..of(id, discipline, 1) }).unwrap();
+    }
+    first.settle();
+    for id in 1..4 {
+        let mut tenant = first.core.tenants.get(id).unwrap().clone();
+        tenant.terms.stores = vec![elsewhere];
+        let changed = first.core.tenants.put(tenant);
+        first.core.tenants.note(changed, &mut first.core.journal);
+    }
+    let mut stage = begun_with(&mut first, |_| {});
+    stage.settle();
+    let told = |stage: &mut Stage| {
+        let cluster = stage.cluster_of_stores();
+        assert_eq!(cluster.check(), Ok(()));
+        let setup = api::convert::cluster(stage.setup.cluster.as_ref().unwrap()).unwrap();
+        let ids = |cluster: wire::Cluster| cluster.tenants.iter().map(|t| t.id).collect::<Vec<_>>();
+        (ids(cluster), ids(setup))
+    };
+    // What is nowhere but on the switch stays there.
+    assert_eq!(told(&mut stage), (vec![4], vec![3, 4]));
+    assert_eq!(stage.pages(), BTreeMap::from([(3, 1), (4, 1)]));
+    assert_eq!(stage.wanting.homes.lock().unwrap().keys().copied().collect::<Vec<_>>(), [3, 4]);
+    let view = stage.core.view().tenant(1, false).unwrap();
+    assert_eq!((view.terms.stores, view.lost_stores), (vec![elsewhere], vec![elsewhere]));
+    let refused = stage.core.view().credentials(1).unwrap_err();
+    assert!(refused.message.contains("none of its stores"), "{refused}");
+    // Under a file that has the store again, it is as it was.
+    let back = |cluster: &mut wire::Cluster| cluster.stores[0].address = elsewhere;
+    let mut again = begun_with(&mut stage, back);
+    again.settle();
+    assert_eq!(told(&mut again), (vec![1, 2, 3, 4], vec![1, 2, 3, 4]));
+    // An operator gives it others.
+    for id in 1..4 {
+        let here = TenantChange {
+            stores: Some(vec!["10.0.0.1:7117".parse().unwrap()]),
+            ..TenantChange::default()
+        };
+        stage.change(id, here).unwrap();
+    }
+    stage.settle();
+    assert_eq!(told(&mut stage), (vec![1, 2, 3, 4], vec![1, 2, 3, 4]));
+    assert_eq!(stage.pages(), BTreeMap::from([(1, 1), (2, 1), (3, 1), (4, 1)]));
+    assert_eq!(stage.core.view().tenant(1, false).unwrap().lost_stores, []);
+}
+
+#[test]
+fn who_lost_some_stores_goes_by_the_others() {
+    let (here, elsewhere) = ("10.0.0.1:7117".parse().unwrap(), "10.0.0.9:7117".parse().unwrap());
+    let mut first = Stage::new(4);
+    first.create(1, 1).unwrap();
+    let mut tenant = first.core.tenants.get(1).unwrap().clone();
+    tenant.terms.stores = vec![elsewhere, here];
+    let changed = first.core.tenants.put(tenant);
+    first.core.tenants.note(changed, &mut first.core.journal);
+    let mut stage = begun_with(&mut first, |_| {});
+    stage.settle();
+    assert_eq!(stage.cluster_of_stores().tenants[0].stores, [here]);
+    assert_eq!(stage.pages(), BTreeMap::from([(1, 1)]));
+    assert_eq!(stage.core.view().tenant(1, false).unwrap().lost_stores, [elsewhere]);
+}
+
 #[test]
 fn a_discipline_that_runs_everywhere_is_in_every_setup() {
     let mut stage = Stage::new(4);
