@@ -86,9 +86,9 @@ pub fn place(
         return place_blindly(wish, topology, capacity);
     }
     let rooms = match wish.policy {
-        Policy::NearClient => fill(wish.quota, &by_distance(&paths, false), capacity),
-        Policy::NearStore => fill(wish.quota, &by_distance(&paths, true), capacity),
-        Policy::EvenSplit => split(wish.quota, &by_distance(&paths, false), capacity),
+        Policy::NearClient => fill(wish.quota, &by_distance(&paths, false, wish.now), capacity),
+        Policy::NearStore => fill(wish.quota, &by_distance(&paths, true, wish.now), capacity),
+        Policy::EvenSplit => split(wish.quota, &by_distance(&paths, false, wish.now), capacity),
         Policy::Measured => measured(wish, &paths, capacity),
     };
     finish(wish.quota, rooms)
@@ -147,9 +147,9 @@ fn paths(wish: &Wish<'_>, topology: &Topology) -> Vec<Path> {
     ways.into_iter().map(path).collect()
 }
 
-/// Switches of all paths by their least distance from an end; of equal ones, those of more paths,
-/// then the lower.
-fn by_distance(paths: &[Path], from_store: bool) -> Vec<SwitchId> {
+/// Switches of all paths by their least distance from an end; of equal ones, those with pages now,
+/// then those of more paths, then the lower: a way more or less moves nothing.
+fn by_distance(paths: &[Path], from_store: bool, now: &BTreeMap<SwitchId, u32>) -> Vec<SwitchId> {
     let mut found: BTreeMap<SwitchId, (usize, usize)> = BTreeMap::new();
     for path in paths {
         for (i, switch) in path.switches.iter().enumerate() {
@@ -160,7 +160,8 @@ fn by_distance(paths: &[Path], from_store: bool) -> Vec<SwitchId> {
         }
     }
     let mut order: Vec<_> = found.into_iter().collect();
-    order.sort_by_key(|(id, (distance, paths))| (*distance, Reverse(*paths), *id));
+    let is_empty = |id: &SwitchId| now.get(id).is_none_or(|pages| *pages == 0);
+    order.sort_by_key(|(id, (distance, paths))| (*distance, is_empty(id), Reverse(*paths), *id));
     order.into_iter().map(|(id, _)| id).collect()
 }
 
@@ -209,10 +210,8 @@ fn measured(
     capacity: &BTreeMap<SwitchId, u32>,
 ) -> Vec<(SwitchId, u32)> {
     let best = greedy(wish.quota, paths, capacity);
-    let placed = |of: &BTreeMap<SwitchId, u32>| of.values().map(|n| u64::from(*n)).sum::<u64>();
-    let fits = wish.now.iter().all(|(id, n)| capacity.get(id).is_some_and(|room| n <= room));
-    let stay = fits
-        && placed(wish.now) == placed(&best)
+    let stay = fits(wish.now, capacity)
+        && sum(wish.now) == sum(&best)
         && saved(&best, paths) < (1.0 + GAIN_MIN) * saved(wish.now, paths);
     let chosen = if stay { wish.now.clone() } else { best };
     // The switch where a page is worth most is filled first.
@@ -220,6 +219,14 @@ fn measured(
     let value = |id: SwitchId| saved(&BTreeMap::from([(id, 1)]), paths);
     rooms.sort_by(|a, b| value(b.0).total_cmp(&value(a.0)).then(a.0.cmp(&b.0)));
     rooms
+}
+
+fn sum(pages: &BTreeMap<SwitchId, u32>) -> u64 {
+    pages.values().map(|n| u64::from(*n)).sum()
+}
+
+fn fits(pages: &BTreeMap<SwitchId, u32>, capacity: &BTreeMap<SwitchId, u32>) -> bool {
+    pages.iter().all(|(id, n)| capacity.get(id).is_some_and(|room| n <= room))
 }
 
 fn greedy(
@@ -281,7 +288,8 @@ fn harmonic(n: u32) -> f64 {
     f64::from(n).ln() + GAMMA + 0.5 / f64::from(n)
 }
 
-/// Evenly over all switches, but for those that no path to a store could cross.
+/// Evenly over all switches, but for those that no path to a store could cross. Where clients are
+/// known by their traffic, they may only be silent for a while: what has a place there keeps it.
 fn place_blindly(
     wish: &Wish<'_>,
     topology: &Topology,
@@ -297,6 +305,15 @@ fn place_blindly(
     };
     let order: Vec<SwitchId> =
         capacity.keys().copied().filter(|id| !all_known || reaches(id)).collect();
+    let stay = wish.clients.is_empty()
+        && wish.traffic.is_empty()
+        && fits(wish.now, capacity)
+        && sum(wish.now) == u64::from(wish.quota)
+        && wish.now.keys().all(|id| order.contains(id));
+    if stay {
+        let rooms = wish.now.iter().map(|(id, pages)| (*id, *pages));
+        return finish(wish.quota, rooms.filter(|(_, pages)| *pages > 0).collect());
+    }
     finish(wish.quota, split(wish.quota, &order, capacity))
 }
 

@@ -147,6 +147,41 @@ fn with_nothing_known_the_pages_are_split() {
     assert_eq!(placement.unplaced, 1);
 }
 
+#[test]
+fn pages_stay_while_the_traffic_that_they_were_placed_by_pauses() {
+    let (stores, clients, now) = ([store(1)], [client(9)], BTreeMap::from([(1, 8)]));
+    let here = |wish: Wish<'_>, room| place(&wish, &net(TREE), &rooms_of(room, 3)).rooms;
+    let silent = Wish { stores: &stores, now: &now, ..wish(Policy::NearClient, 8) };
+    assert_eq!(here(silent, 8), [(1, 8)]);
+    // (what else is so, the wish, room)
+    let gone = BTreeMap::from([(4, 8)]);
+    let strange = [flow(9, 1, 1.0)];
+    let rows = [
+        ("it is to have more", Wish { quota: 9, ..silent }, 9),
+        ("there is no room for it", silent, 7),
+        ("declared, and not found", Wish { clients: &clients, ..silent }, 8),
+        ("from nobody knows where", Wish { traffic: &strange, ..silent }, 8),
+        ("the switch is gone", Wish { now: &gone, ..silent }, 8),
+    ];
+    for (what, wish, room) in rows {
+        assert_eq!(here(wish, room).len(), 3, "{what}");
+    }
+}
+
+#[test]
+fn pages_stay_at_one_of_several_leaves_when_another_has_a_way_more() {
+    let topology = net("c1-1 c2-2 c3-1 1-3 2-3 3-s1 3-4 4-s2");
+    let now = BTreeMap::from([(2, 8)]);
+    for (traffic, at) in [
+        (vec![flow(1, 1, 9.0), flow(1, 2, 9.0), flow(2, 1, 9.0)], 2),
+        // Nearer is nearer.
+        (vec![flow(1, 1, 9.0)], 1),
+    ] {
+        let wish = Wish { traffic: &traffic, now: &now, ..wish(Policy::NearClient, 8) };
+        assert_eq!(place(&wish, &topology, &rooms_of(8, 4)).rooms, [(at, 8)]);
+    }
+}
+
 fn policy() -> impl Strategy<Value = Policy> {
     use Policy::*;
     proptest::sample::select(vec![NearClient, NearStore, EvenSplit, Measured])
