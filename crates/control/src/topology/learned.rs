@@ -28,6 +28,14 @@ pub struct Interface {
     pub silent: Vec<SwitchId>,
 }
 
+impl Interface {
+    /// Whether it is the same as another one, but for its neighbours.
+    pub(super) fn is_but_for_neighbours(&self, other: &Interface) -> bool {
+        let Interface { name, up, addresses, neighbours: _, silent } = self;
+        (name, up, addresses, silent) == (&other.name, &other.up, &other.addresses, &other.silent)
+    }
+}
+
 /// An address of a switch on a subnet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Port {

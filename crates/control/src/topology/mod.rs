@@ -103,6 +103,16 @@ struct Switch {
     interfaces: Vec<Interface>,
 }
 
+impl Switch {
+    /// Whether it is the same as another one, but for neighbours of its interfaces.
+    fn is_but_for_neighbours(&self, other: &Switch) -> bool {
+        let pairs = || self.interfaces.iter().zip(&other.interfaces);
+        self.name == other.name
+            && self.interfaces.len() == other.interfaces.len()
+            && pairs().all(|(ours, theirs)| ours.is_but_for_neighbours(theirs))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Link {
     cost: u32,
@@ -160,13 +170,22 @@ impl Topology {
     }
 
     /// A switch reported its interfaces. They hold until it reports others: while its agent is
-    /// away, it goes on forwarding. Says whether anything changed.
+    /// away, it goes on forwarding. Says whether links or subnets changed. Whom it has as
+    /// neighbours changes with each machine that comes or falls silent, and only says where
+    /// addresses are.
     pub fn learn(&mut self, id: SwitchId, name: &str, interfaces: Vec<Interface>) -> bool {
         let switch = Switch { name: name.into(), interfaces: learned::cut(interfaces) };
-        if self.switches.get(&id) == Some(&switch) {
+        let before = self.switches.get(&id);
+        let is_as_before = before.is_some_and(|before| before.is_but_for_neighbours(&switch));
+        // Hosts that are declared with addresses have links to where these are.
+        let is_linked = self.declared.hosts.iter().any(|host| !host.address.is_empty());
+        if before == Some(&switch) {
             return false;
         }
         self.switches.insert(id, switch);
+        if is_as_before && !is_linked {
+            return false;
+        }
         self.rebuild();
         true
     }

@@ -89,7 +89,8 @@ impl Network {
         (network, rewired)
     }
 
-    /// A switch told its interfaces. Nothing, if they are as before.
+    /// A switch told its interfaces. Nothing, if they are as before but for machines in their
+    /// subnets: pages follow these when they are placed next.
     pub fn learn(&mut self, id: SwitchId, name: &str, told: &Interfaces) -> Option<TopologyChange> {
         let interface = |i: &api::proto::Interface| Interface {
             name: i.name.clone(),
@@ -308,6 +309,27 @@ mod tests {
         assert_eq!(links(2, true, "10.0.0.2/24"), None);
         assert_eq!(links(1, false, "10.0.0.1/24"), Some(vec![((1, 2), false)]));
         assert_eq!(links(1, true, "10.0.9.1/24"), Some(vec![]));
+    }
+
+    #[test]
+    fn a_machine_that_appears_in_a_subnet_is_found_there_and_changes_no_links() {
+        let (mut network, _) = Network::new(TopologySpec::default(), None);
+        let near = |address: &str, neighbours: &[&str]| {
+            let mut told = interfaces(true, address);
+            told.interfaces[0].neighbours = neighbours.iter().map(|a| a.to_string()).collect();
+            told
+        };
+        let first = network.learn(1, "", &near("10.0.0.1/24", &[]));
+        assert!(first.is_some());
+        let mut learn = |told: &Interfaces| network.learn(2, "", told);
+        assert!(learn(&near("10.0.0.2/24", &[])).is_some());
+        assert_eq!(learn(&near("10.0.0.2/24", &["10.0.0.9"])), None);
+        let at = |network: &Network| network.topology().attachment([10, 0, 0, 9].into());
+        assert_eq!(at(&network), Some(crate::topology::NodeId::Switch(2)));
+        assert_eq!(network.learn(2, "", &near("10.0.0.2/24", &[])), None);
+        assert_eq!(at(&network), Some(crate::topology::NodeId::Switch(1)), "the lower");
+        let moved = near("10.0.9.2/24", &["10.0.0.9"]);
+        assert!(network.learn(2, "", &moved).is_some(), "another address as well");
     }
 
     #[test]
