@@ -10,6 +10,7 @@ use std::{
 };
 
 use api::proto::Setup;
+use ipnet::IpNet;
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
@@ -32,6 +33,7 @@ pub(super) async fn probe(
 ) {
     let mut probes = Probes::default();
     let mut sockets = BTreeMap::new();
+    let mut links = links_of(&interfaces.borrow_and_update());
     loop {
         let next = async {
             match probes.next() {
@@ -39,6 +41,7 @@ pub(super) async fn probe(
                 None => pending().await,
             }
         };
+        let mut is_moved = false;
         tokio::select! {
             changed = setups.changed() => {
                 if changed.is_err() {
@@ -50,12 +53,19 @@ pub(super) async fn probe(
                 let neighbours: Vec<SocketAddr> = probes.neighbours().collect();
                 sockets.retain(|to, _| neighbours.contains(to));
             }
-            // A socket's own address may be no longer one of this machine.
-            () = super::changed(&mut interfaces) => sockets.clear(),
+            () = super::changed(&mut interfaces) => {
+                let now = links_of(&interfaces.borrow_and_update());
+                is_moved = now != links;
+                links = now;
+            }
             () = next => {}
         }
         for (from, socket) in &sockets {
             drain(*from, socket, &mut probes);
+        }
+        // A socket's own address may be no longer one of this machine.
+        if is_moved {
+            sockets.clear();
         }
         probes.due(std::time::Instant::now(), |to, datagram| {
             let socket = match sockets.get(&to) {
@@ -76,6 +86,12 @@ pub(super) async fn probe(
             is_news
         });
     }
+}
+
+/// What a socket's own address goes by, of each interface: neighbours come and go all the time.
+fn links_of(interfaces: &[Interface]) -> Vec<(String, bool, Vec<IpNet>)> {
+    let link = |i: &Interface| (i.name.clone(), i.up, i.addresses.clone());
+    interfaces.iter().map(link).collect()
 }
 
 fn connect(to: SocketAddr) -> std::io::Result<UdpSocket> {
@@ -99,5 +115,84 @@ fn drain(from: SocketAddr, socket: &UdpSocket, probes: &mut Probes) {
             // That the neighbour cannot be reached: what was sent stays unanswered.
             Err(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, net::Ipv4Addr};
+
+    use api::proto;
+    use wire::{Header, Op, PORT, Packet, Secret};
+
+    use super::{super::testing::*, *};
+
+    const SECRET: Secret = Secret([7; 16]);
+    /// Probes that are answered: more than may stay unanswered in a row.
+    const ANSWERS: u8 = 40;
+    /// From this one on the interfaces change with each.
+    const FIRST: u8 = 5;
+
+    fn setup() -> Setup {
+        let cluster =
+            proto::Cluster { system_secret: SECRET.0.to_vec().into(), ..proto::Cluster::default() };
+        let address = Ipv4Addr::LOCALHOST.to_string();
+        let neighbour = proto::Neighbour { switch_id: 2, address, interface: "lo".into() };
+        Setup {
+            cluster: Some(Box::new(cluster)),
+            neighbours: vec![neighbour],
+            term: 1,
+            ..Setup::default()
+        }
+    }
+
+    /// A neighbour answers, and each time something of the interfaces changes before the answer is
+    /// read. Returns from how many ports it was asked, once nobody was silent all along.
+    async fn ports_with(change: fn(&mut Interface, u8)) -> usize {
+        let at = (Ipv4Addr::LOCALHOST, PORT);
+        let neighbour = tokio::net::UdpSocket::bind(at).await.unwrap();
+        let mut interface = Interface {
+            name: "lo".into(),
+            up: true,
+            addresses: vec!["127.0.0.1/8".parse().unwrap()],
+            neighbours: vec![],
+        };
+        let (interfaces, to_watch) = watch::channel(vec![interface.clone()]);
+        let (_setups, mut setups) = watch::channel(Some(setup()));
+        let (tell, silent) = watch::channel(Silent::new());
+        setups.mark_changed();
+        let probing = tokio::spawn(probe(setups, to_watch, tell));
+        let (mut ports, mut bytes) = (BTreeSet::new(), [0; LONGEST]);
+        for n in 0..ANSWERS {
+            let asked = tokio::time::timeout(PATIENCE, neighbour.recv_from(&mut bytes));
+            let (len, from) = asked.await.expect("it is probed").unwrap();
+            ports.insert(from.port());
+            let request = Packet::decode(&bytes[..len]).unwrap();
+            let header = Header { op: Op::ProbeReply, ..request.header };
+            let mut answer = vec![];
+            Packet::new(header, &[], &[]).encode(&SECRET, &mut answer).unwrap();
+            neighbour.send_to(&answer, from).await.unwrap();
+            if n >= FIRST {
+                change(&mut interface, n);
+                interfaces.send_replace(vec![interface.clone()]);
+            }
+            assert_eq!(*silent.borrow(), Silent::new(), "after {n}");
+        }
+        probing.abort();
+        ports.len()
+    }
+
+    #[test]
+    fn a_neighbour_that_answers_is_not_silent_whatever_changes_at_the_interfaces() {
+        in_namespace(async {
+            let machines: fn(&mut Interface, u8) = |interface, n| {
+                interface.neighbours = vec![Ipv4Addr::new(10, 0, 0, n).into()];
+            };
+            assert_eq!(ports_with(machines).await, 1, "the socket stays");
+            let addresses: fn(&mut Interface, u8) = |interface, n| {
+                interface.addresses = vec![format!("10.0.0.{n}/24").parse().unwrap()];
+            };
+            assert!(ports_with(addresses).await > 1, "there may be another address to ask from");
+        });
     }
 }
