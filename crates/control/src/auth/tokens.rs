@@ -228,10 +228,13 @@ pub fn make(name: &str, role: Role) -> Result<NewToken, String> {
 
 /// Makes a token, adds its lines to a token file, which is made if it is not there, for its owner
 /// alone, and hands the token out. The file is as it was if that fails: nobody has the token then.
+/// Others may add to the file while the token is handed out, which may take as long as it likes.
 ///
 /// # Errors
 /// [`TokenError`] if the file cannot be used, or would not be usable with that name in it; nothing
-/// was written then. In its place, why the token could not be handed out.
+/// was written then. Also if the token could not be handed out, and others had been added behind
+/// it meanwhile: then its lines are still there. In its place, why the token could not be handed
+/// out.
 pub fn add<E>(
     path: &Path,
     name: &str,
@@ -239,6 +242,9 @@ pub fn add<E>(
     hand_out: impl FnOnce(&NewToken) -> Result<(), E>,
 ) -> Result<Result<(), E>, TokenError> {
     let error = |reason: String| TokenError { path: path.into(), reason, unread: false };
+    let made = make(name, role).map_err(error)?;
+    let is_new = !path.exists();
+    let file = locked(path).map_err(|e| error(format!("cannot be written: {e}")))?;
     let text = match Tokens::load(path) {
         Ok(_) => {
             std::fs::read_to_string(path).map_err(|e| error(format!("cannot be read: {e}")))?
@@ -246,23 +252,47 @@ pub fn add<E>(
         Err(_) if is_empty(path) => String::new(),
         Err(other) => return Err(other),
     };
-    let made = make(name, role).map_err(error)?;
     let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     let entry = format!("{gap}{}", made.entry);
     Tokens::parse(&(text + &entry)).map_err(error)?;
-    let is_new = !path.exists();
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-    let written = file.and_then(|file| Ok((append(&file, entry.as_bytes())?, file)));
-    let (before, file) = written.map_err(|e| error(format!("cannot be written: {e}")))?;
+    let before = append(&file, entry.as_bytes()).and_then(|before| {
+        file.unlock()?;
+        Ok(before)
+    });
+    let before = before.map_err(|e| error(format!("cannot be written: {e}")))?;
     let handed_out = hand_out(&made);
     if handed_out.is_err() {
-        let undone = match is_new {
-            true => std::fs::remove_file(path),
-            false => file.set_len(before),
+        let undo = || {
+            file.lock()?;
+            if file.metadata()?.len() != before + entry.len() as u64 {
+                return Err(std::io::Error::other(
+                    "others were added behind it; take its lines out",
+                ));
+            }
+            match is_new && before == 0 {
+                true => std::fs::remove_file(path),
+                false => file.set_len(before),
+            }
         };
-        undone.map_err(|e| error(format!("has the entry of a token that nobody has: {e}")))?;
+        undo().map_err(|e| {
+            error(format!("has the entry of a token that nobody has, named {name:?}: {e}"))
+        })?;
     }
     Ok(handed_out)
+}
+
+/// Opens a token file, or makes it, to add to it. Others who do wait until the file is closed or
+/// unlocked.
+fn locked(path: &Path) -> std::io::Result<File> {
+    loop {
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        file.lock()?;
+        let (ours, there) = (file.metadata()?, std::fs::metadata(path));
+        // Whoever had the lock may have removed the file.
+        if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
+            return Ok(file);
+        }
+    }
 }
 
 /// Adds to a file, which is as it was if that fails: with half an entry in it nothing of it could
@@ -397,6 +427,15 @@ mod tests {
         }
         assert_eq!(add(&path, "other", Role::Viewer, |_| Err("full")).unwrap(), Err("full"));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
+        // What was added behind it meanwhile, by somebody who has that token, stays.
+        let mut quick = None;
+        let slow = add(&path, "slow", Role::Viewer, |_| {
+            quick = Some(added("quick", Role::Viewer).unwrap());
+            Err("full")
+        });
+        let error = slow.err().unwrap().to_string();
+        assert!(error.contains("that nobody has, named \"slow\": others were added"), "{error}");
+        assert!(Tokens::load(&path).unwrap().find(&quick.unwrap()).is_some());
         // An error message that went into it as text is said, not added to.
         let wrong = before + "error: role tenant: expected --tenant ID\n";
         std::fs::write(&path, &wrong).unwrap();
