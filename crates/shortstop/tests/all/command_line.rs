@@ -208,8 +208,6 @@ fn output_that_cannot_be_written_is_an_error() {
     for line in [
         "cluster pool --scheme ketama 127.0.0.1:11211",
         "cluster pool --scheme ketama 127.0.0.1:11211 --json",
-        "switch status",
-        "switch status --json",
     ] {
         assert_eq!(refuses(line), "", "{line}");
     }
