@@ -1,13 +1,14 @@
 //! `shortstop store`.
 
 use std::{
+    io::ErrorKind,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, UNIX_EPOCH},
 };
 
-use anyhow::bail;
+use anyhow::anyhow;
 use api::{
     ControlEndpoint, StoreNews,
     proto::{HalfReport, StoreHello},
@@ -253,15 +254,28 @@ async fn follow(endpoint: &ControlEndpoint, name: &str, handle: &store::Handle) 
     api::follow(endpoint, &hello, take, reports).await;
 }
 
-/// Asks by the first of these sockets that is there.
+/// Asks by the first of these sockets that is there and has not outlived its store. If there is
+/// none but such, the error is the first one's.
 fn read_status_at(sockets: &[&str]) -> anyhow::Result<store::Status> {
-    let Some(socket) = sockets.iter().map(Path::new).find(|socket| socket.exists()) else {
-        bail!(
+    let mut first = None;
+    for socket in sockets.iter().map(Path::new).filter(|socket| socket.exists()) {
+        match store::read_status(socket) {
+            Err(error) if is_refused(&error) => drop(first.get_or_insert(error)),
+            other => return other,
+        }
+    }
+    Err(first.unwrap_or_else(|| {
+        anyhow!(
             "no status: there is no {}; is a store running with --status-socket? If at another path: --socket PATH",
             sockets.join(", and no ")
-        );
-    };
-    store::read_status(socket)
+        )
+    }))
+}
+
+/// Whether nobody listens at a socket.
+fn is_refused(error: &anyhow::Error) -> bool {
+    let errors = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    errors.map(std::io::Error::kind).any(|kind| kind == ErrorKind::ConnectionRefused)
 }
 
 fn print_status(options: &Status) -> anyhow::Result<ExitCode> {
@@ -375,6 +389,25 @@ mod tests {
         // It is there, and answers nothing.
         let second = error(&["/nonexistent/a", "/dev/null"]);
         assert!(second.contains("no status from /dev/null"), "{second}");
+    }
+
+    #[test]
+    fn a_socket_that_outlived_its_store_is_passed_over() {
+        use std::{io::Write, os::unix::net::UnixListener};
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
+        let (dead, other, alive) = (path("dead"), path("other"), path("alive"));
+        drop([&dead, &other].map(|at| UnixListener::bind(at).unwrap()));
+        let error = read_status_at(&[&dead, &other]).err().unwrap().to_string();
+        assert!(error.contains(&format!("no status from {dead}")), "{error}");
+        let listener = UnixListener::bind(&alive).unwrap();
+        let text = serde_json::to_string(&store::Status::default()).unwrap();
+        let answers = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(text.as_bytes()).unwrap();
+        });
+        assert_eq!(read_status_at(&[&dead, &alive]).map_err(|e| e.to_string()).err(), None);
+        answers.join().unwrap();
     }
 
     #[test]
