@@ -59,8 +59,8 @@ pub fn tells_of_writes(name: &str) -> bool {
     TELL.contains(&name)
 }
 
-/// Whether the answer to such a command, or to a transaction with one among others, says that it has
-/// written something. Where that is not certain, or not all of the answer is there: no.
+/// Whether the answer to such a command, or to a transaction with one among others, says that it
+/// has written something. Where that is not certain, or not all of the answer is there: no.
 pub fn did_write(answer: &[u8]) -> bool {
     let did = |line: &[u8]| line == b"+OK" || matches!(line, [b':', b'1'..=b'9', ..]);
     let Some(lines) = answer.strip_suffix(b"\r\n") else { return false };

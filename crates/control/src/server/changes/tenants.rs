@@ -283,8 +283,8 @@ fn check_write_back(view: &View<'_>, tenant: &Tenant) -> Result<(), Refusal> {
     )))
 }
 
-/// Which of the attached switches refuse something, if one of them alone is too many, or else if all
-/// do.
+/// Which of the attached switches refuse something, if one of them alone is too many, or else if
+/// all do.
 fn refused(view: &View<'_>, what: &str, needs_all: bool) -> Option<String> {
     let attached = view.around.switches.iter().filter(|(_, switch)| switch.is_ready());
     let (mut count, mut refusals) = (0, vec![]);

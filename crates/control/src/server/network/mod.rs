@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_appears_in_a_subnet_is_found_there_and_changes_no_links() {
-        let (mut network, _) = Network::new(TopologySpec::default(), None);
+        let (mut network, _) = Network::new(RememberedNetwork::default());
         let near = |address: &str, neighbours: &[&str]| {
             let mut told = interfaces(true, address);
             told.interfaces[0].neighbours = neighbours.iter().map(|a| a.to_string()).collect();
