@@ -169,10 +169,12 @@ impl Tenant {
         match self.stores_in(file) {
             Some(there) if there.len() == stores.len() => {}
             Some(there) => tracing::warn!(
-                "tenant {id}: of its stores the cluster file has only {there:?}, and all of its keys are on those now:                  give it others (`shortstop tenant change {id} --stores`), or put the missing ones back in the file"
+                "tenant {id}: of its stores the cluster file has only {there:?}, and all of its keys are on those now: \
+                 give it others (`shortstop tenant change {id} --stores`), or put the missing ones back in the file"
             ),
             None => tracing::error!(
-                "tenant {id}: none of its stores {stores:?} is in the cluster file, so nobody serves it: give it                  others (`shortstop tenant change {id} --stores`), or put them back in the file"
+                "tenant {id}: none of its stores {stores:?} is in the cluster file, so nobody serves it: give it \
+                 others (`shortstop tenant change {id} --stores`), or put them back in the file"
             ),
         }
     }
