@@ -61,6 +61,8 @@ pub struct Wish<'a> {
     pub stores: &'a [IpAddr],
     /// Its traffic, as far as it is measured.
     pub traffic: &'a [Flow],
+    /// Whether any was measured since this controller leads, of which there may be none now.
+    pub had_traffic: bool,
     /// Where its pages are placed now.
     pub now: &'a BTreeMap<SwitchId, u32>,
 }
@@ -306,6 +308,7 @@ fn place_blindly(
     let order: Vec<SwitchId> =
         capacity.keys().copied().filter(|id| !all_known || reaches(id)).collect();
     let stay = wish.clients.is_empty()
+        && wish.had_traffic
         && wish.traffic.is_empty()
         && fits(wish.now, capacity)
         && sum(wish.now) == u64::from(wish.quota)

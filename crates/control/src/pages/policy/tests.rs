@@ -53,7 +53,15 @@ fn flow(c: u8, s: u8, rate: f64) -> Flow {
 static NOWHERE: BTreeMap<SwitchId, u32> = BTreeMap::new();
 
 fn wish(policy: Policy, quota: u32) -> Wish<'static> {
-    Wish { policy, quota, clients: &[], stores: &[], traffic: &[], now: &NOWHERE }
+    Wish {
+        policy,
+        quota,
+        clients: &[],
+        stores: &[],
+        traffic: &[],
+        had_traffic: false,
+        now: &NOWHERE,
+    }
 }
 
 #[test]
@@ -151,12 +159,14 @@ fn with_nothing_known_the_pages_are_split() {
 fn pages_stay_while_the_traffic_that_they_were_placed_by_pauses() {
     let (stores, clients, now) = ([store(1)], [client(9)], BTreeMap::from([(1, 8)]));
     let here = |wish: Wish<'_>, room| place(&wish, &net(TREE), &rooms_of(room, 3)).rooms;
-    let silent = Wish { stores: &stores, now: &now, ..wish(Policy::NearClient, 8) };
+    let silent =
+        Wish { stores: &stores, had_traffic: true, now: &now, ..wish(Policy::NearClient, 8) };
     assert_eq!(here(silent, 8), [(1, 8)]);
     // (what else is so, the wish, room)
     let gone = BTreeMap::from([(4, 8)]);
     let strange = [flow(9, 1, 1.0)];
     let rows = [
+        ("it never had any", Wish { had_traffic: false, ..silent }, 8),
         ("it is to have more", Wish { quota: 9, ..silent }, 9),
         ("there is no room for it", silent, 7),
         ("declared, and not found", Wish { clients: &clients, ..silent }, 8),

@@ -217,6 +217,7 @@ impl Placements {
             clients: &clients,
             stores: &stores,
             traffic: &around.network.flows_of(tenant.id),
+            had_traffic: around.network.had_traffic(tenant.id),
             now: &self.of(tenant.id).iter().copied().collect(),
         };
         place(&wish, around.network.topology(), capacity)

@@ -1,7 +1,7 @@
 //! Who sends how much to which store, as the switches on the way count it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv6Addr},
 };
 
@@ -25,6 +25,8 @@ type FlowRates = BTreeMap<(Ipv6Addr, Ipv6Addr), BTreeMap<SwitchId, f64>>;
 #[derive(Debug, Default)]
 pub struct Flows {
     by_tenant: BTreeMap<u32, FlowRates>,
+    /// Tenants that had some, since the beginning.
+    seen: BTreeSet<u32>,
 }
 
 impl Flows {
@@ -64,6 +66,7 @@ impl Flows {
                 }
                 all += 1;
             }
+            self.seen.insert(flow.tenant);
             let own = self.by_tenant.entry(flow.tenant).or_default();
             let by_switch = own.entry((client, store)).or_default();
             *by_switch.entry(id).or_default() += (1.0 - KEPT) * flow.requests as f64;
@@ -102,6 +105,11 @@ impl Flows {
             flows.retain(|_, by_switch| keep(by_switch));
             !flows.is_empty()
         });
+    }
+
+    /// Whether a tenant had any since the beginning.
+    pub fn had(&self, tenant: u32) -> bool {
+        self.seen.contains(&tenant)
     }
 
     /// A tenant's: a flow is seen by each switch on its way until one answers, so the first sees

@@ -209,6 +209,11 @@ impl Network {
         self.flows.age(id);
     }
 
+    /// Whether a tenant had traffic since this controller leads.
+    pub fn had_traffic(&self, tenant: u32) -> bool {
+        self.flows.had(tenant)
+    }
+
     /// A tenant's traffic.
     pub fn flows_of(&self, tenant: u32) -> Vec<Flow> {
         self.flows.of(tenant)
