@@ -350,7 +350,7 @@ fn a_write_counts_as_replicated_when_it_is() {
     let gateway = Gateway::start(config(&redis.url()));
     let mut client = gateway.speak();
     until("there is a replica", || redis.speak().ask("INFO replication").contains("state=online"));
-    replica.stands_still();
+    replica.process.stands_still();
     for number in 0..3 {
         assert_eq!(client.ask(&format!("SET a {number}")), "+OK\r\n");
         assert_eq!(client.ask("WAIT 1 50"), ":0\r\n", "{number}");
@@ -362,7 +362,7 @@ fn a_write_counts_as_replicated_when_it_is() {
     other.say(&[transaction, command("WAIT 1 0")].concat());
     let answers: Vec<String> = std::iter::repeat_with(|| other.answer()).take(3).collect();
     assert_eq!(answers.concat(), "+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
-    replica.goes_on();
+    replica.process.goes_on();
     assert_eq!(client.ask("SET a last"), "+OK\r\n");
     assert_eq!(client.ask("WAIT 1 0"), ":1\r\n");
     assert_eq!(other.answer(), ":1\r\n");
@@ -446,14 +446,14 @@ fn many_commands_are_answered_when_the_gateway_stops() {
     let (mut client, mut hearer) = (gateway.speak(), gateway.speak());
     assert_eq!(client.ask("SET a 0"), "+OK\r\n");
     assert!(hearer.ask("SUBSCRIBE news").starts_with("*3\r\n"));
-    redis.stands_still();
+    redis.process.stands_still();
     client.say(&command("INCR a").repeat(MANY));
     hearer.say(&command("PING").repeat(MANY));
     let address = gateway.address;
     std::thread::scope(|scope| {
         scope.spawn(|| drop(gateway));
         until("it takes nobody any more", || TcpStream::connect(address).is_err());
-        redis.goes_on();
+        redis.process.goes_on();
         for number in 1..=MANY {
             assert_eq!(client.answer(), format!(":{number}\r\n"));
         }

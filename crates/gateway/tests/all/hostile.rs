@@ -147,7 +147,7 @@ fn what_a_server_that_stands_still_does_not_take_is_bounded() {
     assert_eq!(client.ask("SET k first"), "+OK\r\n");
     assert_eq!(other.ask("MULTI"), "+OK\r\n");
     assert_eq!(other.ask("SET k half"), "+QUEUED\r\n");
-    redis.stands_still();
+    redis.process.stands_still();
     let large = of_words(&[b"SET", b"large", &[b'x'; 100 << 10]]);
     // Who asks and goes leaves behind what was asked.
     (0..100).for_each(|_| say_and_go(&gateway, &large));
@@ -161,7 +161,7 @@ fn what_a_server_that_stands_still_does_not_take_is_bounded() {
     other.say(&[large.clone(), command("EXEC")].concat());
     assert_eq!(other.answer(), refused);
     assert_eq!(other.answer(), "");
-    redis.goes_on();
+    redis.process.goes_on();
     until("all has left", || gateway.counter("backlog_memory") == 0);
     client.say(&large);
     assert_eq!(client.answer(), "+OK\r\n");

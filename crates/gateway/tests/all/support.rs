@@ -26,9 +26,35 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A Redis on a socket of its own, which ends with the test.
+/// A server in a process of its own, which ends with the test.
+pub struct ServerProcess(pub Child);
+
+impl ServerProcess {
+    /// It is not carried on with, until it goes on.
+    pub fn stands_still(&self) {
+        self.signal("STOP");
+    }
+
+    pub fn goes_on(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let arguments = [format!("-{name}"), self.0.id().to_string()];
+        assert!(Command::new("kill").args(arguments).status().unwrap().success());
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A Redis on a socket of its own.
 pub struct Redis {
-    child: Child,
+    pub process: ServerProcess,
     socket: PathBuf,
 }
 
@@ -43,27 +69,13 @@ impl Redis {
         command.current_dir(env!("CARGO_TARGET_TMPDIR"));
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
         let child = child.expect("redis-server is needed (Debian: redis-server)");
-        let redis = Redis { child, socket };
+        let redis = Redis { process: ServerProcess(child), socket };
         let began = Instant::now();
         while UnixStream::connect(&redis.socket).is_err() {
             assert!(began.elapsed() < PATIENCE, "redis-server does not start");
             std::thread::yield_now();
         }
         redis
-    }
-
-    /// It is not carried on with, until it goes on.
-    pub fn stands_still(&self) {
-        self.signal("STOP");
-    }
-
-    pub fn goes_on(&self) {
-        self.signal("CONT");
-    }
-
-    fn signal(&self, name: &str) {
-        let arguments = [format!("-{name}"), self.child.id().to_string()];
-        assert!(Command::new("kill").args(arguments).status().unwrap().success());
     }
 
     pub fn url(&self) -> String {
@@ -79,8 +91,6 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.socket);
     }
 }

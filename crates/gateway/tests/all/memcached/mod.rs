@@ -199,12 +199,7 @@ fn while_a_store_is_away_nothing_is_done_there_and_that_is_said() {
 #[test]
 fn commands_without_an_end_and_clients_that_do_not_read_hold_up_nobody() {
     let rack = Rack::start(1);
-    let port_of = |port: &lab::port::HeldPort| {
-        let mut config = rack.config(port);
-        config.limits.memory_bytes = 16 << 20;
-        config
-    };
-    let gateway = MemcachedGateway::start(port_of);
+    let gateway = rack.gateway_within(16 << 20);
     let mut client = gateway.speak();
     let long = "v".repeat(900_000);
     written(&mut client, &format!("set long 0 0 {}\r\n{long}\r\n", long.len()));
@@ -242,11 +237,7 @@ fn commands_without_an_end_and_clients_that_do_not_read_hold_up_nobody() {
 #[test]
 fn many_long_values_that_are_here_are_told_whole() {
     let rack = Rack::start(1);
-    let gateway = MemcachedGateway::start(|port| {
-        let mut config = rack.config(port);
-        config.limits.memory_bytes = 16 << 20;
-        config
-    });
+    let gateway = rack.gateway_within(16 << 20);
     let mut client = gateway.speak();
     let long = "v".repeat(900_000);
     written(&mut client, &format!("set long 0 0 {}\r\n{long}\r\n", long.len()));
@@ -312,13 +303,13 @@ fn a_long_command_is_carried_out_when_the_gateway_stops() {
     let mut client = gateway.speak();
     written(&mut client, "set k 0 0 1\r\nv\r\n");
     let long = "v".repeat(100_000);
-    rack.servers[0].stands_still();
+    rack.servers[0].process.stands_still();
     client.say(format!("gets none\r\nset k 0 0 {}\r\n{long}\r\n", long.len()));
     let address = gateway.address();
     std::thread::scope(|scope| {
         scope.spawn(|| drop(gateway));
         until("it takes nobody any more", || TcpStream::connect(address).is_err());
-        rack.servers[0].goes_on();
+        rack.servers[0].process.goes_on();
         assert_eq!(client.last_words(), "END\r\nSTORED\r\n");
     });
 }
@@ -421,11 +412,7 @@ fn a_memcached_and_a_gateway_are_no_store_s_port() {
 #[test]
 fn who_holds_most_for_longest_is_sent_away() {
     let rack = Rack::start(2);
-    let gateway = MemcachedGateway::start(|port| {
-        let mut config = rack.config(port);
-        config.limits.memory_bytes = 64 << 20;
-        config
-    });
+    let gateway = rack.gateway_within(64 << 20);
     let mut client = gateway.speak();
     let [a, b] = keys(Secret::NONE, TENANT_OPEN);
     let long = "v".repeat(900_000);

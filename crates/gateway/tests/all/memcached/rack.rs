@@ -3,7 +3,7 @@
 use std::{
     io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use lab::port::{self, HeldPort};
@@ -14,15 +14,15 @@ use memcached::{ReplyScanner, TERMINATOR};
 
 use crate::{
     store_thread::{self, StoreThread},
-    support::{Config, Gateway, PATIENCE, config},
+    support::{Config, Gateway, PATIENCE, ServerProcess, config},
 };
 
 /// Room for values of a megabyte.
 pub const CACHE: usize = 64 << 20;
 
-/// A memcached, which ends with the test.
+/// A memcached.
 pub struct Memcached {
-    child: Child,
+    pub process: ServerProcess,
     pub port: HeldPort,
 }
 
@@ -38,7 +38,7 @@ impl Memcached {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         let is_up = port::listens(port.number, PATIENCE, || child.try_wait().unwrap().is_none());
         assert!(is_up, "memcached does not start");
-        Memcached { child, port }
+        Memcached { process: ServerProcess(child), port }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -47,27 +47,6 @@ impl Memcached {
 
     pub fn speak(&self) -> Asker {
         Asker::at(self.address())
-    }
-
-    /// It is not carried on with, until it goes on.
-    pub fn stands_still(&self) {
-        self.signal("STOP");
-    }
-
-    pub fn goes_on(&self) {
-        self.signal("CONT");
-    }
-
-    fn signal(&self, name: &str) {
-        let arguments = [format!("-{name}"), self.child.id().to_string()];
-        assert!(Command::new("kill").args(arguments).status().unwrap().success());
-    }
-}
-
-impl Drop for Memcached {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -116,6 +95,15 @@ impl Rack {
 
     pub fn gateway(&self) -> MemcachedGateway {
         MemcachedGateway::start(|port| self.config(port))
+    }
+
+    /// One whose connections may have so many bytes together.
+    pub fn gateway_within(&self, memory_bytes: usize) -> MemcachedGateway {
+        MemcachedGateway::start(|port| {
+            let mut config = self.config(port);
+            config.limits.memory_bytes = memory_bytes;
+            config
+        })
     }
 }
 
