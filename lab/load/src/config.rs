@@ -71,6 +71,12 @@ pub enum Arrivals {
     Closed(usize),
 }
 
+/// Nanoseconds from one request of an open loop to the next, at so many per second. `uniform` is
+/// drawn from 0 to 1, without 1: gaps are then as of many users who know nothing of one another.
+pub fn gap_ns(rate: f64, uniform: f64) -> f64 {
+    -(1.0 - uniform).ln() * 1e9 / rate
+}
+
 /// A change of popularity that is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChurnSchedule {

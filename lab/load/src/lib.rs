@@ -38,7 +38,7 @@ pub mod workload;
 mod writes;
 
 pub use batch::Lane;
-pub use config::{Arrivals, ChurnSchedule, LoadConfig, Phase, PhaseKind};
+pub use config::{Arrivals, ChurnSchedule, LoadConfig, Phase, PhaseKind, gap_ns};
 pub use forge::Attack;
 pub use generator::{Generator, IDLE_NS, SPIN_NS, run, run_phases};
 pub use results::{Interval, Latency, PhaseResult, ServedBy, TenantResult, Waits, histogram};

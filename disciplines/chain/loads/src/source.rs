@@ -11,7 +11,7 @@ use anyhow::{bail, ensure};
 use chain_client::{Counts, Machine, Options, Reads};
 use client::{Condition, Error, Operation};
 use hdrhistogram::Histogram;
-use load::{Latency, Waits, histogram};
+use load::{Latency, Waits, gap_ns, histogram};
 use rand::RngExt;
 use seed::{SeededRng, rng};
 
@@ -347,15 +347,11 @@ impl Source {
                 if due_ns > now_ns || due_ns >= run.end_ns {
                     return None;
                 }
-                // As of many users who know nothing of one another. An attack is as even as it can
-                // be: it is about how much is sent.
-                let gap = match run.phase.doing {
-                    Activity::Load if !run.phase.even => {
-                        -(1.0 - self.arrivals.random::<f64>()).ln()
-                    }
-                    _ => 1.0,
+                // An attack is as even as it can be: it is about how much is sent.
+                run.arrival_ns += match run.phase.doing {
+                    Activity::Load if !run.phase.even => gap_ns(rate, self.arrivals.random()),
+                    _ => 1e9 / rate,
                 };
-                run.arrival_ns += gap * 1e9 / rate;
                 Some((self.rng.random_range(0..self.machines.len()), due_ns))
             }
             (Activity::Load | Activity::Lock | Activity::Attack, _) if now_ns >= run.end_ns => None,

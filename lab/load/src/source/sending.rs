@@ -5,7 +5,7 @@ use wire::{HEADER_LEN, Header, Op, Secret};
 
 use super::{BURST, Run, Source};
 use crate::{
-    Arrivals, PhaseKind, forge,
+    Arrivals, PhaseKind, forge, gap_ns,
     lives::NamedLife,
     tenant::stamp,
     versions::POPULATED,
@@ -49,8 +49,7 @@ impl Source {
                         run.result.behind_ms = run.result.behind_ms.max(behind_ms);
                     }
                     due_ns = run.arrival_ns as u64;
-                    let uniform: f64 = self.rng.random();
-                    run.arrival_ns += -(1.0 - uniform).ln() * 1e9 / rate;
+                    run.arrival_ns += gap_ns(rate, self.rng.random());
                 }
                 Arrivals::Closed(outstanding) => {
                     if self.window.open() >= outstanding {
