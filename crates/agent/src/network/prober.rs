@@ -122,29 +122,14 @@ fn drain(from: SocketAddr, socket: &UdpSocket, probes: &mut Probes) {
 mod tests {
     use std::{collections::BTreeSet, net::Ipv4Addr};
 
-    use api::proto;
-    use wire::{Header, Op, PORT, Packet, Secret};
+    use wire::PORT;
 
     use super::{super::testing::*, *};
 
-    const SECRET: Secret = Secret([7; 16]);
     /// Probes that are answered: more than may stay unanswered in a row.
     const ANSWERS: u8 = 40;
     /// From this one on the interfaces change with each.
     const FIRST: u8 = 5;
-
-    fn setup() -> Setup {
-        let cluster =
-            proto::Cluster { system_secret: SECRET.0.to_vec().into(), ..proto::Cluster::default() };
-        let address = Ipv4Addr::LOCALHOST.to_string();
-        let neighbour = proto::Neighbour { switch_id: 2, address, interface: "lo".into() };
-        Setup {
-            cluster: Some(Box::new(cluster)),
-            neighbours: vec![neighbour],
-            term: 1,
-            ..Setup::default()
-        }
-    }
 
     /// A neighbour answers, and each time something of the interfaces changes before the answer is
     /// read. Returns from how many ports it was asked, once nobody was silent all along.
@@ -158,7 +143,7 @@ mod tests {
             neighbours: vec![],
         };
         let (interfaces, to_watch) = watch::channel(vec![interface.clone()]);
-        let (_setups, mut setups) = watch::channel(Some(setup()));
+        let (_setups, mut setups) = watch::channel(Some(setup(1, Some(("127.0.0.1", "lo")))));
         let (tell, silent) = watch::channel(Silent::new());
         setups.mark_changed();
         let probing = tokio::spawn(probe(setups, to_watch, tell));
@@ -167,11 +152,7 @@ mod tests {
             let asked = tokio::time::timeout(PATIENCE, neighbour.recv_from(&mut bytes));
             let (len, from) = asked.await.expect("it is probed").unwrap();
             ports.insert(from.port());
-            let request = Packet::decode(&bytes[..len]).unwrap();
-            let header = Header { op: Op::ProbeReply, ..request.header };
-            let mut answer = vec![];
-            Packet::new(header, &[], &[]).encode(&SECRET, &mut answer).unwrap();
-            neighbour.send_to(&answer, from).await.unwrap();
+            neighbour.send_to(&answer(&bytes[..len], &SECRET), from).await.unwrap();
             if n >= FIRST {
                 change(&mut interface, n);
                 interfaces.send_replace(vec![interface.clone()]);

@@ -229,11 +229,10 @@ impl Probes {
 
 #[cfg(test)]
 mod tests {
-    use api::proto;
-
-    use super::*;
-
-    const SECRET: Secret = Secret([7; 16]);
+    use super::{
+        super::testing::{self, SECRET, answer},
+        *,
+    };
 
     /// One neighbour, and a link to it.
     struct Link {
@@ -291,26 +290,7 @@ mod tests {
 
     /// Of this term, with the neighbour or without.
     fn setup(term: u64, named: bool) -> Setup {
-        let cluster =
-            proto::Cluster { system_secret: SECRET.0.to_vec().into(), ..proto::Cluster::default() };
-        let neighbour = proto::Neighbour {
-            switch_id: 2,
-            address: "10.0.2.253".into(),
-            interface: "eth1".into(),
-        };
-        Setup {
-            cluster: Some(Box::new(cluster)),
-            neighbours: vec![neighbour; usize::from(named)],
-            term,
-            ..Setup::default()
-        }
-    }
-
-    fn answer(request: &[u8], secret: &Secret) -> Vec<u8> {
-        let header = Header { op: Op::ProbeReply, ..Packet::decode(request).unwrap().header };
-        let mut bytes = vec![];
-        Packet::new(header, &[], &[]).encode(secret, &mut bytes).unwrap();
-        bytes
+        testing::setup(term, named.then_some(("10.0.2.253", "eth1")))
     }
 
     const SECOND: Duration = Duration::from_secs(1);

@@ -1,13 +1,19 @@
-//! Network namespaces for this folder's tests. Each belongs to one thread and is gone with it,
-//! however the test ends; no names, so tests can run beside others.
+//! For this folder's tests: neighbours that are probed, and network namespaces. Each namespace
+//! belongs to one thread and is gone with it, however the test ends; no names, so tests can run
+//! beside others.
 
 use std::{
     process::Command,
     time::{Duration, Instant},
 };
 
+use api::proto::{self, Setup};
 use nix::sched::{CloneFlags, unshare};
 use tokio::sync::watch;
+use wire::{Header, Op, Packet, Secret};
+
+/// The secret of the system.
+pub(super) const SECRET: Secret = Secret([7; 16]);
 
 /// Ends a test that hangs; nothing takes that long.
 pub(super) const PATIENCE: Duration = Duration::from_secs(90);
@@ -52,6 +58,31 @@ pub(super) fn until_up(name: &str) {
     while !ip(&format!("-o link show {name}")).contains("state UP") {
         assert!(began.elapsed() < PATIENCE, "{name} does not come up");
     }
+}
+
+/// A setup of this term, with a neighbour at an address behind an interface, or with none.
+pub(super) fn setup(term: u64, neighbour: Option<(&str, &str)>) -> Setup {
+    let cluster =
+        proto::Cluster { system_secret: SECRET.0.to_vec().into(), ..proto::Cluster::default() };
+    let neighbour = neighbour.map(|(address, interface)| proto::Neighbour {
+        switch_id: 2,
+        address: address.into(),
+        interface: interface.into(),
+    });
+    Setup {
+        cluster: Some(Box::new(cluster)),
+        neighbours: neighbour.into_iter().collect(),
+        term,
+        ..Setup::default()
+    }
+}
+
+/// What a neighbour answers to a probe.
+pub(super) fn answer(request: &[u8], secret: &Secret) -> Vec<u8> {
+    let header = Header { op: Op::ProbeReply, ..Packet::decode(request).unwrap().header };
+    let mut bytes = vec![];
+    Packet::new(header, &[], &[]).encode(secret, &mut bytes).unwrap();
+    bytes
 }
 
 /// Waits for a value that is as expected.
