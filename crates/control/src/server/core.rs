@@ -389,7 +389,7 @@ impl Core {
 
     /// Whether every switch has said that nothing of a removed tenant is left on it.
     pub fn is_clear_of(&self, tenant: u32) -> bool {
-        self.memory.leaving(tenant).is_empty()
+        self.memory.leaving(tenant).next().is_none()
     }
 
     /// See [`Admin::forget_switch`](crate::admin::Admin::forget_switch).

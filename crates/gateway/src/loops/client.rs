@@ -75,8 +75,8 @@ struct Slot {
     key: u64,
     /// Of a command that may change something.
     writes: bool,
-    /// It is the answer to a write by the client's own connection, or to a transaction with one.
-    is_replicated: bool,
+    /// It tells whether the client's own connection has written anything ([`did_write`]).
+    tells_of_writes: bool,
     done: bool,
     /// Something of it has come.
     heard: bool,
@@ -89,9 +89,9 @@ struct Slot {
 
 impl Slot {
     fn new(way: Way, key: u64) -> Slot {
-        let (writes, is_replicated, done, heard) = (false, false, false, false);
+        let (writes, tells_of_writes, done, heard) = (false, false, false, false);
         let (bytes, pushes) = (vec![], vec![]);
-        Slot { way, key, writes, is_replicated, done, heard, asked: 0, bytes, pushes }
+        Slot { way, key, writes, tells_of_writes, done, heard, asked: 0, bytes, pushes }
     }
 }
 
@@ -113,7 +113,7 @@ pub(super) struct Ties {
     pub unplaced: bool,
     /// A command of the transaction was refused here: it cannot be carried out.
     pub refused: bool,
-    /// A command of the transaction writes.
+    /// The answer to a command of the transaction tells of what it has written.
     pub queued_write: bool,
     pub watches: bool,
     pub database: bool,
@@ -345,10 +345,11 @@ impl Client {
         }
     }
 
-    /// The command of the last answer that is to come writes by the client's own connection.
-    pub fn is_replicated(&mut self) {
+    /// The last answer that is to come tells whether the client's own connection has written
+    /// anything.
+    pub fn last_tells_of_writes(&mut self) {
         if let Some(slot) = self.slots.back_mut() {
-            slot.is_replicated = true;
+            slot.tells_of_writes = true;
         }
     }
 
@@ -406,7 +407,7 @@ impl Client {
     pub fn give(&mut self, answer: u64, bytes: &[u8], ends: bool) {
         let Some(at) = answer.checked_sub(self.first).map(|at| at as usize) else { return };
         let Some(slot) = self.slots.get_mut(at) else { return };
-        if slot.is_replicated && !slot.heard && did_write(bytes) {
+        if slot.tells_of_writes && !slot.heard && did_write(bytes) {
             self.wrote_beside_own = false;
         }
         slot.heard = true;

@@ -61,7 +61,7 @@ pub(super) struct Command {
     /// Whether it may have been carried out when no answer comes.
     pub writes: bool,
     /// Whether its answer tells that it has written something of which replicas are told.
-    pub is_replicated: bool,
+    pub tells_of_writes: bool,
     /// Whether it is a message to whoever has subscribed.
     pub publishes: bool,
 }
@@ -121,8 +121,9 @@ impl Commands {
         for (name, act) in SPECIAL {
             let writes = matches!(act, Act::Exec | Act::Own | Act::Store);
             let row = stats.row(name);
-            let (is_replicated, publishes) = (false, false);
-            let command = Command { act: *act, local: None, row, writes, is_replicated, publishes };
+            let (tells_of_writes, publishes) = (false, false);
+            let command =
+                Command { act: *act, local: None, row, writes, tells_of_writes, publishes };
             by_name.insert(name.as_bytes().into(), command);
         }
         for command in table.iter().filter(|command| command.name.len() <= MAX_NAME) {
@@ -131,8 +132,8 @@ impl Commands {
             let local = local.map(|(_, local)| *local).filter(|_| act == Act::Plain && !writes);
             let row = stats.row(&command.name);
             let publishes = matches!(&command.name[..], "publish" | "spublish");
-            let is_replicated = resp::tells_of_writes(&command.name);
-            let new = Command { act, local, row, writes, is_replicated, publishes };
+            let tells_of_writes = resp::tells_of_writes(&command.name);
+            let new = Command { act, local, row, writes, tells_of_writes, publishes };
             by_name.entry(command.name.as_bytes().into()).or_insert(new);
         }
         let known = |name: &[u8]| {
@@ -222,8 +223,8 @@ fn unknown(name: &[u8], others_are_known: bool) -> Command {
         false if Class::is_of_connections(name) => Act::Raw,
         false => Act::Own,
     };
-    let (is_replicated, publishes) = (false, false);
-    Command { act, local: None, row: OTHERS, writes: true, is_replicated, publishes }
+    let (tells_of_writes, publishes) = (false, false);
+    Command { act, local: None, row: OTHERS, writes: true, tells_of_writes, publishes }
 }
 
 /// How a command goes about which the gateway has nothing of its own to do, and whether it may

@@ -39,11 +39,11 @@ impl EventLoop {
         let Some(own) = self.own(at, store) else { return false };
         let client = &mut self.clients[at];
         let number = client.number;
-        let is_replicated = match command.act {
+        let tells_of_writes = match command.act {
             Act::Exec => client.ties.queued_write && said.words.len() == 1 && said.is(0, "exec"),
-            _ => command.is_replicated && !client.ties.transaction,
+            _ => command.tells_of_writes && !client.ties.transaction,
         };
-        client.ties.queued_write |= client.ties.transaction && command.is_replicated;
+        client.ties.queued_write |= client.ties.transaction && command.tells_of_writes;
         match command.act {
             Act::Multi => client.ties.transaction = true,
             // With more words it is an error, and the transaction goes on.
@@ -90,8 +90,8 @@ impl EventLoop {
         let client = &mut self.clients[at];
         client.blocks = client.is_blocked() || matches!(command.act, Act::Own | Act::Wait);
         let answer = client.place(Way::Own, 0, command.writes);
-        if is_replicated {
-            client.is_replicated();
+        if tells_of_writes {
+            client.last_tells_of_writes();
         }
         let waiter = Waiter::Client { place: at, number, answer };
         let pending = self.pending(waiter, command);

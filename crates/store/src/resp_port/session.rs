@@ -57,7 +57,7 @@ struct Unanswered {
     /// It may have changed something if no answer comes.
     writes: bool,
     /// Its answer tells whether it has written something of which replicas are told.
-    is_replicated: bool,
+    tells_of_writes: bool,
 }
 
 /// A command that may have to be sent once more, to another node.
@@ -190,10 +190,10 @@ pub struct Session {
     /// It has written at another node, of whose replicas this one's server knows nothing.
     wrote_at_other_node: bool,
     /// The answer to what was asked last tells whether it has written anything.
-    is_replicated: bool,
+    tells_of_writes: bool,
     /// So does something that the open transaction has queued.
     queued_write: bool,
-    /// What can.
+    /// What of this connection the next one is told again.
     greeting: Greeting,
 }
 
@@ -231,7 +231,7 @@ impl Session {
         if self.bars > 0 {
             return Step::Wait;
         }
-        self.is_replicated = command.is_some_and(|command| tells_of_writes(&command.name));
+        self.tells_of_writes = command.is_some_and(|command| tells_of_writes(&command.name));
         let Some(command) = command else {
             self.sent(ExpectedAnswer::Plain);
             return Step::Send;
@@ -250,7 +250,7 @@ impl Session {
             };
             if let Some(none) = none {
                 let is_known = self.wrote_at_other_node;
-                if !is_known && self.unanswered.iter().any(|command| command.is_replicated) {
+                if !is_known && self.unanswered.iter().any(|command| command.tells_of_writes) {
                     return Step::Wait;
                 }
                 self.local(none);
@@ -280,7 +280,7 @@ impl Session {
         if self.bars > 0 {
             return Step::Wait;
         }
-        self.is_replicated = false;
+        self.tells_of_writes = false;
         self.wants(HoldRequest { names: vec![], everything: true })
     }
 
@@ -426,12 +426,12 @@ impl Session {
     pub fn keeps(&mut self, writes: bool, command: Option<&[u8]>) {
         let Some(last) = self.unanswered.back_mut() else { return };
         last.writes = writes;
-        last.is_replicated = match (&last.expected, &self.in_multi) {
+        last.tells_of_writes = match (&last.expected, &self.in_multi) {
             (ExpectedAnswer::Exec, _) => self.queued_write,
-            (_, None) => self.is_replicated,
+            (_, None) => self.tells_of_writes,
             (_, Some(_)) => false,
         };
-        self.queued_write |= self.in_multi.is_some() && self.is_replicated;
+        self.queued_write |= self.in_multi.is_some() && self.tells_of_writes;
         self.has_written |= writes;
         let waits = last.expected == ExpectedAnswer::Blocking;
         let kept = |bytes| KeptCommand { bytes: Bytes::copy_from_slice(bytes), writes, waits };
@@ -545,7 +545,7 @@ impl Session {
     /// that this connection's server is told is behind that.
     pub fn writes_at_other_node(&mut self) {
         if let Some(front) = self.unanswered.front_mut() {
-            front.is_replicated = false;
+            front.tells_of_writes = false;
         }
         self.wrote_at_other_node = true;
     }
@@ -590,7 +590,7 @@ impl Session {
             bars: false,
             kept: None,
             writes: false,
-            is_replicated: false,
+            tells_of_writes: false,
         };
         self.unanswered.push_back(unanswered);
     }
@@ -601,7 +601,7 @@ impl Session {
         let is_read = |front: &Unanswered| {
             front.is_of_the_port()
                 || matches!(front.expected, ExpectedAnswer::Subscription(_))
-                || self.wrote_elsewhere && front.is_replicated
+                || self.wrote_elsewhere && front.tells_of_writes
         };
         self.is_monitor || self.subscriptions.any() || self.unanswered.front().is_some_and(is_read)
     }
@@ -642,7 +642,7 @@ impl Session {
             }
         }
         let Some(front) = self.unanswered.pop_front() else { return passed };
-        if front.is_replicated && did_write(bytes) {
+        if front.tells_of_writes && did_write(bytes) {
             self.wrote_elsewhere = false;
         }
         self.bars -= usize::from(front.bars);

@@ -75,7 +75,7 @@ pub fn create(view: &View<'_>, spec: TenantSpec, fresh: Secret) -> Result<Change
 /// Refuses a number whose former tenant a switch may still have: of two setups only the later is
 /// told to it, and it would take the new tenant for the old one, with all that is on its pages.
 fn check_is_clear(view: &View<'_>, id: u32) -> Result<(), Refusal> {
-    let Some(switch) = view.memory.leaving(id).into_iter().next() else { return Ok(()) };
+    let Some(switch) = view.memory.leaving(id).next() else { return Ok(()) };
     let name = view.around.switches.get(switch).map(|switch| &*switch.known().name);
     let name = name.unwrap_or_default();
     Err(conflict(format!(

@@ -261,8 +261,8 @@ impl Memory {
     }
 
     /// The switches that have not said yet that what was taken from a tenant is clear.
-    pub fn leaving(&self, tenant: u32) -> Vec<SwitchId> {
-        self.ledger.leaving(tenant).collect()
+    pub fn leaving(&self, tenant: u32) -> impl Iterator<Item = SwitchId> {
+        self.ledger.leaving(tenant)
     }
 
     /// Pages of a tenant that may hold items. Where its items are changing, or the switch did not
