@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, anyhow, bail};
 use futures_util::future::join_all;
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo};
+use redis::{ConnectionAddr, ConnectionInfo};
 use tls::Connector;
 use tokio::time::timeout;
 
@@ -110,8 +110,7 @@ impl MapReader {
 
     async fn view(&self, at: NodeAddress, info: ConnectionInfo) -> anyhow::Result<NodeView> {
         let ask = async {
-            let config = AsyncConnectionConfig::new();
-            let (mut connection, _carries) = self.dial.connection(info, &config).await?;
+            let (mut connection, _carries) = self.dial.connection(info).await?;
             let mut command = redis::cmd("CLUSTER");
             command.arg("NODES");
             anyhow::Ok(command.query_async::<String>(&mut connection).await?)

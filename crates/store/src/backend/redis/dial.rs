@@ -78,6 +78,25 @@ impl Dial {
     pub async fn connection(
         &self,
         info: ConnectionInfo,
+    ) -> RedisResult<(MultiplexedConnection, JoinSet<()>)> {
+        self.connection_with(info, &self.times()).await
+    }
+
+    /// What a connection is opened with: each answer may take as long as all else does. By itself
+    /// the library gives a server half a second.
+    pub fn times(&self) -> AsyncConnectionConfig {
+        AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.within))
+            .set_response_timeout(Some(self.within))
+    }
+
+    /// The same, with what else is wanted of it.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn connection_with(
+        &self,
+        info: ConnectionInfo,
         config: &AsyncConnectionConfig,
     ) -> RedisResult<(MultiplexedConnection, JoinSet<()>)> {
         let mut carries = JoinSet::new();
@@ -122,7 +141,9 @@ async fn plain(host: &str, port: u16) -> io::Result<TcpStream> {
 
 #[cfg(test)]
 mod tests {
+    use redis::IntoConnectionInfo;
     use socket2::SockRef;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
 
@@ -136,5 +157,32 @@ mod tests {
         assert_eq!((asked.0.unwrap().as_secs(), asked.1.unwrap().as_secs()), (10, 5));
         assert_eq!(socket.tcp_keepalive_retries().unwrap(), 2);
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(20)));
+    }
+
+    /// A server under load answers when it can: the client library's own half second is no
+    /// measure of ours.
+    #[tokio::test]
+    async fn a_redis_may_take_as_long_as_the_store_gives_it() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            let (mut server, _) = listener.accept().await.unwrap();
+            let mut said = vec![];
+            while server.read_buf(&mut said).await.is_ok_and(|len| len > 0) {
+                let told = String::from_utf8_lossy(&said).into_owned();
+                let answers = told.matches("SETINFO").count() + told.matches("PING").count();
+                if told.contains("PING") {
+                    tokio::time::sleep(Duration::from_millis(600)).await;
+                }
+                server.write_all("+OK\r\n".repeat(answers).as_bytes()).await.unwrap();
+                said.clear();
+            }
+        });
+        let dial = Dial::new(None, Duration::from_secs(60));
+        let info = format!("redis://127.0.0.1:{port}").into_connection_info().unwrap();
+        let (mut connection, _carries) = dial.connection(info).await.unwrap();
+        let answer: redis::RedisResult<String> =
+            redis::cmd("PING").query_async(&mut connection).await;
+        assert_eq!(answer.unwrap(), "OK");
     }
 }

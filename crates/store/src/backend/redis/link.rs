@@ -116,7 +116,7 @@ pub(super) async fn open(
     told: Option<&Completions>,
     dial: &Dial,
 ) -> anyhow::Result<Contact> {
-    let (at, within) = (info.addr(), dial.within);
+    let at = info.addr();
     let failed = |error: RedisError| {
         // The error's text holds its cause already.
         let hint = match error.code() {
@@ -128,9 +128,7 @@ pub(super) async fn open(
     };
     // A batch begins before its commands, and so ends no later; this is for what is said before
     // there are any.
-    let plain = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(within))
-        .set_response_timeout(Some(within));
+    let plain = dial.times();
     let gone = Arc::new(AtomicBool::new(false));
     let mut untracked = None;
     let mut made = None;
@@ -209,5 +207,5 @@ async fn connect(
         // once would be taken for one.
         settings = settings.set_skip_set_lib_name();
     }
-    dial.connection(info.clone().set_redis_settings(settings), config).await
+    dial.connection_with(info.clone().set_redis_settings(settings), config).await
 }

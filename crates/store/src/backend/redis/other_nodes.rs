@@ -9,7 +9,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, aio::MultiplexedConnection};
+use redis::{ConnectionAddr, ConnectionInfo, aio::MultiplexedConnection};
 use tokio::{
     task::{JoinHandle, JoinSet},
     time::timeout,
@@ -207,11 +207,7 @@ impl OtherNodes {
         let dial = self.dial.clone();
         tokio::spawn(async move {
             timeout(dial.within, async {
-                let config = AsyncConnectionConfig::new()
-                    .set_connection_timeout(Some(dial.within))
-                    .set_response_timeout(Some(dial.within));
-                let (mut connection, _carries) =
-                    dial.connection(info, &config).await.map_err(lost)?;
+                let (mut connection, _carries) = dial.connection(info).await.map_err(lost)?;
                 let session = Session::of(&mut connection).await?;
                 Ok(OtherNode { connection, session, _carries })
             })

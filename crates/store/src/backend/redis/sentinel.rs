@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use futures_util::future::join_all;
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Value};
+use redis::{ConnectionAddr, ConnectionInfo, Value};
 use tokio::{task::JoinHandle, time::timeout};
 
 use super::{address::address, dial::Dial, latest_epoch::LatestEpoch};
@@ -175,7 +175,7 @@ fn newest(named: Vec<NamedMaster>, all: usize) -> Result<Answer, String> {
 async fn ask(at: ConnectionInfo, name: &str, dial: &Dial) -> anyhow::Result<NamedMaster> {
     let place = at.addr().clone();
     let ask = async {
-        let (mut connection, _carries) = dial.connection(at, &AsyncConnectionConfig::new()).await?;
+        let (mut connection, _carries) = dial.connection(at).await?;
         let mut asked = redis::pipe();
         asked.cmd("SENTINEL").arg("MASTER").arg(name);
         asked.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(name);

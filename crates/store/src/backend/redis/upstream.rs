@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use redis::{
-    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Value, aio::MultiplexedConnection,
+    ConnectionAddr, ConnectionInfo, Value, aio::MultiplexedConnection,
 };
 use resp::CommandTable;
 use tokio::{
@@ -247,6 +247,6 @@ impl Upstream {
         info: ConnectionInfo,
     ) -> redis::RedisResult<(MultiplexedConnection, JoinSet<()>)> {
         let dial = self.dial(info.addr());
-        dial.connection(info, &AsyncConnectionConfig::new()).await
+        dial.connection(info).await
     }
 }
