@@ -49,13 +49,29 @@ pub struct StayingPages {
 impl StayingPages {
     /// How many pages of each switch stay, of a quota: those that hold items in any case.
     fn within(&self, quota: u32) -> BTreeMap<SwitchId, u32> {
-        let mut stay: BTreeMap<SwitchId, u32> = BTreeMap::new();
         let left = (quota as usize).saturating_sub(self.occupied.len());
         let empty = self.held.difference(&self.occupied).take(left);
-        for page in self.occupied.iter().chain(empty) {
-            *stay.entry(page.switch).or_default() += 1;
-        }
-        stay
+        by_switch(self.occupied.iter().chain(empty))
+    }
+}
+
+fn by_switch<'a>(pages: impl IntoIterator<Item = &'a PageId>) -> BTreeMap<SwitchId, u32> {
+    let mut count = BTreeMap::new();
+    for page in pages {
+        *count.entry(page.switch).or_default() += 1;
+    }
+    count
+}
+
+/// Pages of a switch.
+fn on(rooms: &[(SwitchId, u32)], switch: SwitchId) -> u32 {
+    rooms.iter().find(|(id, _)| *id == switch).map_or(0, |(_, pages)| *pages)
+}
+
+fn add(rooms: &mut Guarantee, switch: SwitchId, pages: u32) {
+    match rooms.iter_mut().find(|(id, _)| *id == switch) {
+        Some((_, n)) => *n += pages,
+        None => rooms.push((switch, pages)),
     }
 }
 
@@ -67,8 +83,7 @@ impl Placements {
 
     /// A tenant's on a switch.
     pub fn on(&self, tenant: u32, switch: SwitchId) -> u32 {
-        let here = |(id, _): &&(SwitchId, u32)| *id == switch;
-        self.of(tenant).iter().find(here).map_or(0, |(_, n)| *n)
+        on(self.of(tenant), switch)
     }
 
     /// Sets a tenant's.
@@ -117,7 +132,10 @@ impl Placements {
             return Placement::default();
         }
         let mut capacity = self.capacity(tenant.id, ledger);
-        let mut bound = kept.map_or_else(BTreeMap::new, |kept| kept.within(tenant.terms.quota));
+        let has_truth = around.disciplines.has_truth(tenant.id);
+        let kept = kept.unwrap_or_default();
+        let mut bound = kept.within(tenant.terms.quota);
+        let occupied = by_switch(&kept.occupied);
         for (switch, pages) in &bound {
             let room = capacity.entry(*switch).or_default();
             *room = room.saturating_sub(*pages);
@@ -137,12 +155,45 @@ impl Placements {
         }
         let mut placement = self.by_policy(tenant, left, &capacity, around);
         for (switch, pages) in bound {
-            match placement.rooms.iter_mut().find(|(id, _)| *id == switch) {
-                Some((_, n)) => *n += pages,
-                None => placement.rooms.push((switch, pages)),
-            }
+            add(&mut placement.rooms, switch, pages);
+        }
+        if has_truth {
+            self.even_out(tenant, &mut placement.rooms, &occupied, ledger, around);
         }
         placement
+    }
+
+    /// A switch that comes when others hold what is nowhere else may have to hold as much: it has
+    /// its even share of the quota although they keep what they had of it. For that others give up
+    /// what they have beyond theirs and nothing is on. What is over the quota then goes back as
+    /// pages become empty.
+    fn even_out(
+        &self,
+        tenant: &Tenant,
+        rooms: &mut Guarantee,
+        occupied: &BTreeMap<SwitchId, u32>,
+        ledger: &Ledger,
+        around: &Surroundings<'_>,
+    ) {
+        let capacity = self.capacity(tenant.id, ledger);
+        let order = self.policy_order(tenant, around);
+        let share = tenant.terms.quota / (order.len() as u32).max(1);
+        for switch in &order {
+            let has = on(rooms, *switch);
+            let due = share.min(capacity.get(switch).copied().unwrap_or(0));
+            if has < due {
+                add(rooms, *switch, due - has);
+            }
+        }
+        let placed: u32 = rooms.iter().map(|(_, pages)| pages).sum();
+        let mut over = placed.saturating_sub(tenant.terms.quota);
+        for (switch, pages) in rooms.iter_mut() {
+            let pinned = tenant.pinned.get(switch).copied().unwrap_or(0);
+            let stay = share.max(pinned).max(occupied.get(switch).copied().unwrap_or(0));
+            let goes = pages.saturating_sub(stay).min(over);
+            *pages -= goes;
+            over -= goes;
+        }
     }
 
     /// As [`Placements::find`], refused unless all of the quota finds its place.
@@ -154,11 +205,7 @@ impl Placements {
         kept: Option<StayingPages>,
     ) -> Result<Guarantee, Refusal> {
         let placement = self.find(tenant, ledger, around, kept);
-        let on = |switch| {
-            let room = placement.rooms.iter().find(|(id, _)| id == switch);
-            room.map_or(0, |(_, pages)| *pages)
-        };
-        let all_there = tenant.pinned.iter().all(|(switch, n)| on(switch) >= *n);
+        let all_there = tenant.pinned.iter().all(|(switch, n)| on(&placement.rooms, *switch) >= *n);
         if placement.unplaced == 0 && all_there {
             return Ok(placement.rooms);
         }

@@ -135,8 +135,42 @@ fn what_is_nowhere_else_stays_on_its_switch_whatever_the_policy_says() {
     assert_eq!(placed(&stage, 2), [(1, 2), (2, 2)]);
     stage.attach(3, 8);
     stage.settle();
-    assert_eq!(placed(&stage, 1), [(1, 2), (2, 2)]);
+    assert_eq!(placed(&stage, 1), [(1, 2), (2, 2), (3, 1)]);
     assert_eq!(placed(&stage, 2), [(1, 1), (2, 1), (3, 2)]);
+}
+
+/// It may have to hold what each of the others does.
+#[test]
+fn a_switch_that_comes_back_has_its_share_although_others_hold_items_on_all_of_the_quota() {
+    let mut stage = Stage::new(8);
+    let second = stage.attach(2, 8);
+    stage.create_as(of(1, "truth", 6)).unwrap();
+    stage.settle();
+    let placed = |stage: &Stage| {
+        let mut placed = stage.core.memory.placements().of(1).to_vec();
+        placed.sort_unstable();
+        placed
+    };
+    // Placements are looked at every five seconds.
+    let looks_again = |stage: &mut Stage| (0..3).for_each(|_| stage.settle());
+    assert_eq!(placed(&stage), [(1, 3), (2, 3)]);
+    stage.core.detach(stage.now, second);
+    stage.core.forget_switch(ASKED, 2).map(drop).unwrap();
+    stage.settle();
+    assert_eq!(placed(&stage), [(1, 6)]);
+    let all: Vec<PageId> = stage.core.own_pages(1).into_iter().collect();
+    stage.window_ends(1, &all);
+    let back = stage.attach(2, 8);
+    stage.settle();
+    stage.sent_to(back);
+    assert_eq!(placed(&stage), [(1, 6), (2, 3)]);
+    // What is over goes as it becomes empty.
+    stage.window_ends(1, &all[..4]);
+    looks_again(&mut stage);
+    assert_eq!(placed(&stage), [(1, 4), (2, 3)]);
+    stage.window_ends(1, &all[..1]);
+    looks_again(&mut stage);
+    assert_eq!(placed(&stage), [(1, 3), (2, 3)]);
 }
 
 /// A switch is told the newest setup alone: it would take a tenant of the same number for the one
