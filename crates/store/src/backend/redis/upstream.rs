@@ -4,9 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use redis::{
-    ConnectionAddr, ConnectionInfo, Value, aio::MultiplexedConnection,
-};
+use redis::{ConnectionAddr, ConnectionInfo, Value, aio::MultiplexedConnection};
 use resp::CommandTable;
 use tokio::{
     sync::watch,
