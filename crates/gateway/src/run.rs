@@ -103,6 +103,8 @@ pub async fn run(
     // Elsewhere nothing takes of it.
     let by_packets_bytes = if by_packets.is_some() { config.limits.memory_bytes / 2 } else { 0 };
     let memory = Memory::new(by_packets_bytes);
+    // Of values that are read beside RESP ports, of all loops together.
+    let read_memory = Memory::new(config.limits.memory_bytes / READ_SHARE);
     let counters = Arc::new(Counters::default());
     let (listen, all) = listeners("--listen", config.listen, config.threads)?;
     // Commands on strings that are carried out here ask for no copies.
@@ -129,10 +131,12 @@ pub async fn run(
     let (mut event_loops, mut stoppers) = (vec![], vec![]);
     for listener in all {
         let usual = Options { seal: config.seal.clone(), ..Options::default() };
-        let memory = Some(shared.memory.clone());
         let options = match by_packets {
-            Some(_) => Options { memory, ..usual },
-            None => Options { memory, deadline: READS_WITHIN, ..usual },
+            Some(_) => Options { memory: Some(shared.memory.clone()), ..usual },
+            None => {
+                let memory = Some(read_memory.clone());
+                Options { memory, deadline: READS_WITHIN, ..usual }
+            }
         };
         let machine = || Machine::new(&config.cluster, config.tenant, options, rand::random());
         let network = match (&by_packets, config.network) {
@@ -511,6 +515,10 @@ fn listener(
 
 /// How long a read waits for the network before it goes to the store or its Redis.
 const READS_WITHIN: Duration = Duration::from_millis(500);
+
+/// Which part of `--max-memory` values have, beside it, that no packet holds and that are read by
+/// the network before they go to clients.
+const READ_SHARE: usize = 4;
 
 /// When it stops, connections may take so long to end.
 const STOPS_WITHIN: Duration = Duration::from_secs(5);

@@ -118,17 +118,15 @@ impl Reads {
         let hash = key.hash;
         let waiters = std::mem::take(&mut key.now);
         let next = std::mem::take(&mut key.next);
-        let presence = self.presences.get_mut(key.store);
+        if let Some(presence) = self.presences.get_mut(key.store) {
+            presence.ended(answer.as_ref().err(), now);
+        }
         let later = match &answer {
             Ok(_) => {
-                presence.into_iter().for_each(Presence::answered);
                 key.now = next;
                 vec![]
             }
-            Err(_) => {
-                presence.into_iter().for_each(|presence| presence.unanswered(now));
-                next
-            }
+            Err(_) => next,
         };
         key.is_away = false;
         let name = if key.now.is_empty() {

@@ -119,6 +119,25 @@ fn the_network_and_the_resp_ports_lead_to_the_same_stores() {
     }
 }
 
+/// Many more than find room at a time in what such values have of its memory.
+#[test]
+fn values_that_no_packet_holds_are_read_by_the_network() {
+    const READS: u64 = 100;
+    let rack = Rack::start();
+    let mut config = Config { network: NetworkUse::Always, ..rack.config() };
+    config.limits.memory_bytes = 1 << 20;
+    let gateway = Gateway::start(config);
+    let mut client = gateway.speak();
+    let value = "v".repeat(20_000);
+    let said = format!("${}\r\n{value}\r\n", value.len());
+    for key in keys(Secret::NONE, TENANT_OPEN) {
+        written(&mut client, &format!("SET {key} {value}"));
+        for _ in 0..READS {
+            read_by_network(&gateway, &mut client, &key, &said);
+        }
+    }
+}
+
 /// It takes Redis milliseconds to say what commands it has.
 #[test]
 fn of_many_event_loops_one_asks_what_commands_there_are() {
