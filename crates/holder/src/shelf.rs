@@ -11,10 +11,10 @@ use smallvec::SmallVec;
 
 use crate::{BorrowedLease, CopiedValue, Nanos, Replica, sketch::Sketch};
 
-/// Reads within a [`TICK`] or two that a key needs to be kept.
+/// Reads within a tick or two that a key needs to be kept. A tick is as many reads of a shelf as
+/// its sketch has counts in a row, which follows from how many entries it has room for; then all
+/// counts are halved.
 const KEPT_FROM: u32 = 4;
-/// After so many reads of a shelf all counts are halved.
-const TICK: u32 = 1 << 13;
 /// Bytes that an entry takes beside key and value.
 const ENTRY_BYTES: usize = 256;
 /// Entries that are looked at for the coldest.
@@ -101,10 +101,11 @@ pub(crate) struct Shelf {
     bytes: usize,
     /// Entries that have a value.
     values: usize,
+    /// What is left beside the sketch.
     budget: usize,
     sketch: Sketch,
     /// Reads in this tick.
-    reads: u32,
+    reads: usize,
     tick: u32,
     random: u64,
 }
@@ -112,6 +113,7 @@ pub(crate) struct Shelf {
 impl Shelf {
     /// An empty one for keys of so many stores, which keeps at most so many bytes.
     pub fn new(budget: usize, stores: usize, seed: u64) -> Shelf {
+        let sketch = Sketch::new(budget / ENTRY_BYTES);
         Shelf {
             places: HashTable::new(),
             entries: Slab::new(),
@@ -120,8 +122,8 @@ impl Shelf {
             untold: vec![],
             bytes: 0,
             values: 0,
-            budget,
-            sketch: Sketch::new(),
+            budget: budget.saturating_sub(sketch.bytes()),
+            sketch,
             reads: 0,
             tick: 0,
             random: seed | 1,
@@ -144,7 +146,7 @@ impl Shelf {
         serve: impl FnOnce(&CopiedValue<Box<[u8]>>, Option<CopyNote>) -> Option<R>,
     ) -> ShelfAnswer<R> {
         self.reads += 1;
-        if self.reads == TICK {
+        if self.reads == self.sketch.counts() {
             self.reads = 0;
             self.tick = self.tick.wrapping_add(1);
             self.sketch.halve();

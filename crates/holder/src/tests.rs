@@ -295,8 +295,31 @@ fn what_is_kept_is_what_is_read_most_within_its_bytes() {
 }
 
 #[test]
+fn keys_that_are_read_once_are_not_fetched_and_one_that_is_read_often_stays() {
+    const KEYS: usize = 50_000;
+    let cache = Cache::new(1 << 20, 1);
+    let read = |key: &str| {
+        let hash = cache.hash(key.as_bytes());
+        cache.read(hash, key.as_bytes(), S, |_| ()).expect_err("no store has granted it")
+    };
+    let (mut fetches, mut of_often) = (0, vec![]);
+    for number in 0..KEYS {
+        fetches += usize::from(read(&format!("key {number}")) == Miss::Wanted);
+        // Ten times in a tick.
+        if number % 400 == 0 {
+            of_often.push(read("often"));
+        }
+    }
+    assert!(fetches < KEYS / 20, "{fetches} fetches");
+    let is_wanted = |miss: &&Miss| **miss == Miss::Wanted;
+    assert_eq!(of_often.iter().filter(is_wanted).count(), 1, "{of_often:?}");
+}
+
+#[test]
 fn a_value_for_which_there_is_no_room_is_not_asked_for_at_once_and_takes_none() {
-    let mut played = Played::new(8192);
+    /// Of the counts of reads.
+    const SKETCH: usize = 2048;
+    let mut played = Played::new(8192 + SKETCH);
     let value = [7; 1000];
     let key = |number: usize| format!("key {number}").into_bytes();
     for number in 0..6 {
