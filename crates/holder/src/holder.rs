@@ -26,6 +26,7 @@ use crate::{
     fetch::{Fetch, Progress, WantedPart},
     link::{Link, LinkAnswer, LinkTask, WantedKey},
     mutants::{Mutant, mutant},
+    shelf::Shelf,
 };
 
 /// Grants that are under way at a time.
@@ -394,6 +395,12 @@ impl Holder {
         let before_ns = fetch.next_ns;
         match fetch.take(header, packet.value, longest, now_ns) {
             Progress::Parts(parts) => {
+                let bytes = header.total as usize;
+                let makes_way = |shelf: &mut Shelf| shelf.makes_way(hash, packet.key, bytes);
+                if !self.cache.with(hash, makes_way) {
+                    self.give_up(hash, now_ns + LATER_NS);
+                    return true;
+                }
                 self.timers.remove(&(before_ns, hash));
                 self.timers.insert((fetch.next_ns, hash));
                 parts.into_iter().for_each(|part| self.send_fetch(hash, Some(part)));

@@ -19,7 +19,7 @@ const KEPT_FROM: u32 = 4;
 const ENTRY_BYTES: usize = 256;
 /// Entries that are looked at for the coldest.
 const SAMPLES: usize = 5;
-/// Entries that go at most to make room for one.
+/// Entries that go at most at a time to make room for one: nobody reads the shelf meanwhile.
 const GO_AT_MOST: usize = 64;
 
 /// What a shelf has for a read.
@@ -32,6 +32,17 @@ pub(crate) enum ShelfAnswer<R> {
     AtStore,
     /// Nothing, and the caller has the key fetched. Until that is over no other is told so.
     Wanted,
+}
+
+/// What has come of making room for a key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// There is some.
+    Made,
+    /// As many as may go at a time have gone, all of them read less; more would have to.
+    Partly,
+    /// What is kept is read as often, and nothing has gone.
+    Refused,
 }
 
 /// A key with reads that its store does not know of.
@@ -171,7 +182,10 @@ impl Shelf {
             return ShelfAnswer::Wanted;
         }
         let reads = self.sketch.read(hash);
-        if reads < KEPT_FROM || !self.make_room(ENTRY_BYTES + key.len(), reads, None) {
+        if reads < KEPT_FROM {
+            return ShelfAnswer::Elsewhere;
+        }
+        if self.make_room(ENTRY_BYTES + key.len(), reads, None) != Room::Made {
             return ShelfAnswer::Elsewhere;
         }
         let entry = Entry {
@@ -215,6 +229,14 @@ impl Shelf {
         true
     }
 
+    /// A part of a value of so many bytes has come: others go for it, part by part. False: what is
+    /// kept is read as often, so the rest had better not be asked for.
+    pub fn makes_way(&mut self, hash: u64, key: &[u8], bytes: usize) -> bool {
+        let Some(at) = self.find(hash, key) else { return false };
+        let reads = self.entries[at].reads_at(self.tick);
+        self.make_room(bytes, reads, Some(at)) != Room::Refused
+    }
+
     /// A grant of a key has come, as [`Replica::install`] takes it. Whether it is kept. Where there
     /// is no room the key stays without a value, with its reads.
     pub fn install(
@@ -227,7 +249,7 @@ impl Shelf {
     ) -> bool {
         let Some(at) = self.find(hash, key) else { return false };
         let reads = self.entries[at].reads_at(self.tick);
-        let has_room = self.make_room(value.len(), reads, Some(at));
+        let has_room = self.make_room(value.len(), reads, Some(at)) == Room::Made;
         let entry = &mut self.entries[at];
         entry.is_wanted = false;
         if !has_room {
@@ -335,21 +357,20 @@ impl Shelf {
     }
 
     /// Makes room for so many bytes more of a key that was read so often, but not in the place of
-    /// `not`. False: that takes keys that are read as often, and nothing has gone.
-    fn make_room(&mut self, bytes: usize, reads: u32, not: Option<usize>) -> bool {
+    /// `not`.
+    fn make_room(&mut self, bytes: usize, reads: u32, not: Option<usize>) -> Room {
         let mut kept = self.bytes;
         let mut go: SmallVec<[usize; 8]> = SmallVec::new();
-        while kept + bytes > self.budget {
+        while kept + bytes > self.budget && go.len() < GO_AT_MOST {
             let coldest = self.coldest(|at| Some(at) == not || go.contains(&at));
-            let Some((at, _)) = coldest.filter(|(_, least)| *least < reads) else { return false };
-            if go.len() == GO_AT_MOST {
-                return false;
-            }
+            let Some((at, _)) = coldest.filter(|(_, least)| *least < reads) else {
+                return Room::Refused;
+            };
             kept -= self.entries[at].bytes();
             go.push(at);
         }
         go.into_iter().for_each(|at| self.remove(at));
-        true
+        if kept + bytes > self.budget { Room::Partly } else { Room::Made }
     }
 
     /// The one of some entries that is read least, and how often.

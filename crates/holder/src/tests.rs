@@ -86,7 +86,7 @@ impl Played {
         self.grant_of(0, asked, key, value, now_ns);
     }
 
-    /// The first part of a value of so many bytes; 0: all of it.
+    /// The part of a value of so many bytes that is asked for; 0: all of it.
     fn grant_of(&mut self, total: u32, asked: &Header, key: &[u8], value: &[u8], now_ns: Nanos) {
         let grant = Header {
             flags: Flags::GRANT,
@@ -95,9 +95,36 @@ impl Played {
             key_hash: asked.key_hash,
             version: 9,
             total,
+            part: asked.part,
             ..Header::new(Op::HolderGrant)
         };
         self.hear(grant, key, value, now_ns);
+    }
+
+    /// Grants a key as long as it asks for more of it.
+    fn grant_all(&mut self, key: &[u8], value: &[u8], now_ns: Nanos) {
+        let is_long = value.len() > wire::PART_BYTES;
+        let total = if is_long { value.len() as u32 } else { 0 };
+        loop {
+            let asked = self.sent();
+            if asked.is_empty() {
+                return;
+            }
+            for asked in asked {
+                let part = &value[usize::from(asked.part) * wire::PART..];
+                let part = &part[..part.len().min(wire::PART_BYTES)];
+                self.grant_of(total, &asked, key, part, now_ns);
+            }
+        }
+    }
+
+    /// Has so many keys read, each until it is fetched, and grants them this value.
+    fn fill(&mut self, keys: usize, value: &[u8]) {
+        for number in 0..keys {
+            let key = format!("filled {number}").into_bytes();
+            (0..READS).for_each(|_| _ = self.read(&key, S));
+            self.grant_all(&key, value, S);
+        }
     }
 
     /// It is lent a lease, and granted a key.
@@ -345,6 +372,39 @@ fn a_value_for_which_there_is_no_room_is_not_asked_for_at_once_and_takes_none() 
     played.grant(&asked[0], b"one more", &value, later);
     assert!(played.read(b"one more", later).is_some());
     assert_eq!(played.holder.cache().kept().1, 6, "in the place of another");
+}
+
+/// In the place of many more than go at a time.
+#[test]
+fn a_long_value_that_is_read_most_is_kept_in_the_place_of_short_ones() {
+    let mut played = Played::granted(b"lent", b"v");
+    played.fill(6000, &[7; 10]);
+    let (filled, _) = played.holder.cache().kept();
+    let value = vec![8; 64 << 10];
+    let mut rounds = 0;
+    while played.read(b"long", S + rounds * S / 2).is_none() {
+        assert!(rounds < 3, "it is kept in the end");
+        let now_ns = S + rounds * S / 2;
+        (0..1000).for_each(|_| _ = played.read(b"long", now_ns));
+        played.grant_all(b"long", &value, now_ns);
+        rounds += 1;
+    }
+    let (kept, _) = played.holder.cache().kept();
+    assert!(kept + 4096 > filled, "{kept} of {filled}: no more has gone than was needed");
+}
+
+#[test]
+fn of_a_value_that_has_no_room_no_more_is_asked_for_than_says_how_long_it_is() {
+    let mut played = Played::granted(b"lent", b"v");
+    played.fill(12, &vec![7; 80 << 10]);
+    for number in 0..12 {
+        (0..100).for_each(|_| _ = played.read(format!("filled {number}").as_bytes(), S));
+    }
+    (0..READS).for_each(|_| _ = played.read(b"long", S));
+    let asked = played.sent().remove(0);
+    played.grant_of(100 << 10, &asked, b"long", &[8; wire::PART_BYTES], S);
+    assert_eq!(played.sent().len(), 0, "parts are asked for");
+    assert_eq!(played.holder.cache().kept().1, 13, "nothing has gone");
 }
 
 #[test]
