@@ -6,7 +6,6 @@
 //! [`Replica`] and [`BorrowedLease`] decide.
 
 use hashbrown::HashTable;
-use slab::Slab;
 use smallvec::SmallVec;
 
 use crate::{BorrowedLease, CopiedValue, Nanos, Replica, sketch::Sketch};
@@ -101,12 +100,14 @@ impl Entry {
 /// One shelf.
 pub(crate) struct Shelf {
     places: HashTable<usize>,
-    entries: Slab<Entry>,
+    /// Without gaps: whichever is drawn of them is there, and what goes gives its memory back. The
+    /// last takes the place of one that goes.
+    entries: Vec<Entry>,
     /// The lease of each store.
     leases: Box<[BorrowedLease]>,
     /// Reads answered since that was asked, of each store's keys.
     used: Box<[u32]>,
-    /// Places of entries that had reads to tell of, some of which have gone since or are there
+    /// Places of entries that had reads to tell of, some of which are others' since or are there
     /// twice: to look for them among all would stop whoever reads meanwhile.
     untold: Vec<usize>,
     bytes: usize,
@@ -127,7 +128,7 @@ impl Shelf {
         let sketch = Sketch::new(budget / ENTRY_BYTES);
         Shelf {
             places: HashTable::new(),
-            entries: Slab::new(),
+            entries: vec![],
             leases: vec![BorrowedLease::default(); stores].into(),
             used: vec![0; stores].into(),
             untold: vec![],
@@ -201,10 +202,7 @@ impl Shelf {
             is_wanted: true,
             not_before_ns: 0,
         };
-        self.bytes += entry.bytes();
-        let at = self.entries.insert(entry);
-        let entries = &self.entries;
-        self.places.insert_unique(hash, at, |at| entries[*at].hash);
+        self.add(entry);
         ShelfAnswer::Wanted
     }
 
@@ -250,6 +248,8 @@ impl Shelf {
         let Some(at) = self.find(hash, key) else { return false };
         let reads = self.entries[at].reads_at(self.tick);
         let has_room = self.make_room(value.len(), reads, Some(at)) == Room::Made;
+        // Others have gone, so it may have another place.
+        let Some(at) = self.find(hash, key) else { return false };
         let entry = &mut self.entries[at];
         entry.is_wanted = false;
         if !has_room {
@@ -340,20 +340,30 @@ impl Shelf {
 
     /// Forgets what it has of a store's keys.
     pub fn forget(&mut self, store: usize) {
-        let is_its = |(_, entry): &(usize, &Entry)| entry.store == store;
-        let gone: Vec<usize> = self.entries.iter().filter(is_its).map(|(at, _)| at).collect();
-        gone.into_iter().for_each(|at| self.remove(at));
+        for at in (0..self.entries.len()).rev() {
+            if self.entries[at].store == store {
+                self.remove(at);
+            }
+        }
     }
 
     /// Forgets all that it has.
     pub fn clear(&mut self) {
-        (self.places, self.entries, self.untold) = (HashTable::new(), Slab::new(), vec![]);
+        (self.places, self.entries, self.untold) = (HashTable::new(), vec![], vec![]);
         (self.bytes, self.values) = (0, 0);
     }
 
     /// Bytes that it keeps, and keys of which it has a value.
     pub fn kept(&self) -> (usize, usize) {
         (self.bytes, self.values)
+    }
+
+    /// Bytes that entries, places and values have.
+    #[cfg(test)]
+    pub fn taken(&self) -> usize {
+        let values = self.entries.iter().filter_map(|entry| entry.replica.value());
+        let values: usize = values.map(|value| value.len()).sum();
+        self.entries.capacity() * size_of::<Entry>() + values
     }
 
     /// Makes room for so many bytes more of a key that was read so often, but not in the place of
@@ -369,7 +379,9 @@ impl Shelf {
             kept -= self.entries[at].bytes();
             go.push(at);
         }
-        go.into_iter().for_each(|at| self.remove(at));
+        // From the end: who takes the place of one that goes is none that is to go.
+        go.sort_unstable();
+        go.into_iter().rev().for_each(|at| self.remove(at));
         if kept + bytes > self.budget { Room::Partly } else { Room::Made }
     }
 
@@ -381,7 +393,7 @@ impl Shelf {
             self.random ^= self.random << 13;
             self.random ^= self.random >> 7;
             self.random ^= self.random << 17;
-            let at = (self.random >> 16) as usize % self.entries.capacity().max(1);
+            let at = (self.random >> 16) as usize % self.entries.len().max(1);
             let Some(entry) = self.entries.get(at).filter(|_| !is_not(at)) else { continue };
             let reads = entry.reads_at(self.tick);
             if coldest.is_none_or(|(_, least)| reads < least) {
@@ -406,12 +418,41 @@ impl Shelf {
         result
     }
 
+    fn add(&mut self, entry: Entry) {
+        let (hash, at) = (entry.hash, self.entries.len());
+        self.bytes += entry.bytes();
+        if at == self.entries.capacity() {
+            self.entries.reserve_exact(spare(at));
+        }
+        self.entries.push(entry);
+        let entries = &self.entries;
+        self.places.insert_unique(hash, at, |at| entries[*at].hash);
+    }
+
     fn remove(&mut self, at: usize) {
-        let entry = self.entries.remove(at);
+        let entry = self.entries.swap_remove(at);
         self.bytes -= entry.bytes();
         self.values -= usize::from(entry.replica.is_valid());
         if let Ok(place) = self.places.find_entry(entry.hash, |other| *other == at) {
             place.remove();
         }
+        let count = self.entries.len();
+        if let Some(moved) = self.entries.get(at) {
+            if let Some(place) = self.places.find_mut(moved.hash, |other| *other == count) {
+                *place = at;
+            }
+            if moved.untold > 0 {
+                self.untold.push(at);
+            }
+        }
+        if self.entries.capacity() - count > 2 * spare(count) {
+            self.entries.shrink_to(count + spare(count));
+        }
     }
+}
+
+/// For how many entries more than there are a shelf has memory, and for twice as many at most: so
+/// few that [`ENTRY_BYTES`] of each entry, which are more than its own, cover them.
+fn spare(entries: usize) -> usize {
+    entries / 8 + 16
 }

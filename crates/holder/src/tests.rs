@@ -394,6 +394,28 @@ fn a_long_value_that_is_read_most_is_kept_in_the_place_of_short_ones() {
 }
 
 #[test]
+fn where_short_values_give_way_to_long_ones_their_memory_is_given_back() {
+    const BYTES: usize = 1 << 20;
+    let mut played = Played::granted(b"lent", b"v");
+    played.fill(6000, &[7; 8]);
+    let value = vec![8; 100_000];
+    let keys = (0..10).map(|number| format!("long {number}").into_bytes());
+    let keys: Vec<Vec<u8>> = keys.collect();
+    for round in 0..4 {
+        let now_ns = S + round * S / 2;
+        for key in &keys {
+            (0..100).for_each(|_| _ = played.read(key, now_ns));
+            played.grant_all(key, &value, now_ns);
+        }
+    }
+    let kept = keys.iter().filter(|key| played.read(key, S + 3 * S / 2).is_some());
+    assert_eq!(kept.count(), keys.len());
+    let mut taken = 0;
+    played.holder.cache().each(|shelf| taken += shelf.taken());
+    assert!(taken <= BYTES / 4 * 5, "{taken} of {BYTES}");
+}
+
+#[test]
 fn of_a_value_that_has_no_room_no_more_is_asked_for_than_says_how_long_it_is() {
     let mut played = Played::granted(b"lent", b"v");
     played.fill(12, &vec![7; 80 << 10]);
