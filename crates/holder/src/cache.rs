@@ -15,7 +15,7 @@ use wire::maps::Hashing;
 
 use crate::{
     BorrowedLease, CopiedValue, Nanos,
-    shelf::{CopyNote, Shelf, ShelfAnswer, UntoldReads},
+    shelf::{CopyNote, PutOff, Shelf, ShelfAnswer, UntoldReads},
 };
 
 /// Shelves of a cache of this many bytes and more; a smaller one has one for each
@@ -32,7 +32,8 @@ pub enum Miss {
     /// There is no copy of the key.
     Elsewhere,
     /// There is none, and the key's store is at work on it: it is being fetched, or the store has
-    /// refused it for a while, because the key is written too often for copies.
+    /// refused it for a while, because the key is written too often for copies or too many have
+    /// one.
     AtStore,
     /// There is none, and the caller is to have it fetched ([`crate::Holder::want`]). Nobody else
     /// is told so until that is over.
@@ -139,9 +140,14 @@ impl Cache {
         self.with(hash, |shelf| shelf.note(hash, key, now_ns, note))
     }
 
-    /// A key that is wanted cannot be fetched before `until_ns`.
+    /// A key that is wanted cannot be fetched before `until_ns`, which is not for its store to
+    /// change.
     pub fn put_off(&self, hash: u64, key: &[u8], until_ns: Nanos) {
-        self.with(hash, |shelf| shelf.refused(hash, key, until_ns));
+        self.put_off_for(hash, key, until_ns, PutOff::Fruitless);
+    }
+
+    pub(crate) fn put_off_for(&self, hash: u64, key: &[u8], until_ns: Nanos, why: PutOff) {
+        self.with(hash, |shelf| shelf.put_off(hash, key, until_ns, why));
     }
 
     /// Bytes that are kept, and keys of which there is a value.

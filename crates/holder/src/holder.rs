@@ -26,7 +26,7 @@ use crate::{
     fetch::{Fetch, Progress, WantedPart},
     link::{Link, LinkAnswer, LinkTask, WantedKey},
     mutants::{Mutant, mutant},
-    shelf::Shelf,
+    shelf::{PutOff, Shelf},
 };
 
 /// Grants that are under way at a time.
@@ -217,7 +217,7 @@ impl Holder {
                     self.timers.insert((fetch.next_ns, hash));
                     parts.into_iter().for_each(|part| self.send_fetch(hash, part));
                 }
-                None => self.give_up(hash, now_ns + LATER_NS),
+                None => self.give_up(hash, now_ns + LATER_NS, PutOff::Fruitless),
             }
         }
     }
@@ -385,11 +385,13 @@ impl Holder {
             return false;
         }
         if !header.flags.has(Flags::GRANT) {
-            let pause_ns = match header.status {
-                Status::TryAgain => u64::from(header.expiry_ms) * NS_PER_MS,
-                _ => NOTHING_NS,
-            };
-            self.give_up(hash, now_ns + pause_ns);
+            match header.status {
+                Status::TryAgain => {
+                    let pause_ns = u64::from(header.expiry_ms) * NS_PER_MS;
+                    self.give_up(hash, now_ns + pause_ns, PutOff::ByStore);
+                }
+                _ => self.give_up(hash, now_ns + NOTHING_NS, PutOff::Fruitless),
+            }
             return true;
         }
         let before_ns = fetch.next_ns;
@@ -398,14 +400,14 @@ impl Holder {
                 let bytes = header.total as usize;
                 let makes_way = |shelf: &mut Shelf| shelf.makes_way(hash, packet.key, bytes);
                 if !self.cache.with(hash, makes_way) {
-                    self.give_up(hash, now_ns + LATER_NS);
+                    self.give_up(hash, now_ns + LATER_NS, PutOff::Fruitless);
                     return true;
                 }
                 self.timers.remove(&(before_ns, hash));
                 self.timers.insert((fetch.next_ns, hash));
                 parts.into_iter().for_each(|part| self.send_fetch(hash, Some(part)));
             }
-            Progress::Over => self.give_up(hash, now_ns + NOTHING_NS),
+            Progress::Over => self.give_up(hash, now_ns + NOTHING_NS, PutOff::Fruitless),
             Progress::Whole(value, version, expiry_ms) => {
                 let Some(Fetch { key, epoch, .. }) = self.end(hash) else { return false };
                 let life = (version, expiry_ms);
@@ -433,9 +435,9 @@ impl Holder {
         self.cache.longest().min(self.cache.most_under_way().saturating_sub(taken))
     }
 
-    fn give_up(&mut self, hash: u64, until_ns: Nanos) {
+    fn give_up(&mut self, hash: u64, until_ns: Nanos, why: PutOff) {
         if let Some(fetch) = self.end(hash) {
-            self.refuse(hash, &fetch.key, until_ns);
+            self.refuse_for(hash, &fetch.key, until_ns, why);
         }
     }
 
@@ -446,8 +448,12 @@ impl Holder {
     }
 
     fn refuse(&mut self, hash: u64, key: &[u8], until_ns: Nanos) {
+        self.refuse_for(hash, key, until_ns, PutOff::Fruitless);
+    }
+
+    fn refuse_for(&mut self, hash: u64, key: &[u8], until_ns: Nanos, why: PutOff) {
         self.counts.refused += 1;
-        self.cache.put_off(hash, key, until_ns);
+        self.cache.put_off_for(hash, key, until_ns, why);
     }
 
     /// Rule 4: a new epoch, under which nothing is served that was granted before, and then the

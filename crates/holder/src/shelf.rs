@@ -27,10 +27,20 @@ pub(crate) enum ShelfAnswer<R> {
     Here(R),
     /// Nothing.
     Elsewhere,
-    /// Nothing, and the key's store is at work on it: it is being fetched, or was refused for now.
+    /// Nothing, and the key's store is at work on it: it is being fetched, or the store has refused
+    /// it for now.
     AtStore,
     /// Nothing, and the caller has the key fetched. Until that is over no other is told so.
     Wanted,
+}
+
+/// Why a key is not to be fetched for now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PutOff {
+    /// Its store says so: it is written too often for copies, or too many have one.
+    ByStore,
+    /// It is absent, too long, or has no room here, or its store was not asked, or does not answer.
+    Fruitless,
 }
 
 /// What has come of making room for a key.
@@ -78,8 +88,9 @@ struct Entry {
     untold: u32,
     /// It is being fetched.
     is_wanted: bool,
-    /// It is not fetched before.
+    /// It is not fetched before, and why not.
     not_before_ns: Nanos,
+    put_off: PutOff,
 }
 
 impl Entry {
@@ -176,8 +187,12 @@ impl Shelf {
                 self.used[entry.store] = self.used[entry.store].saturating_add(1);
                 return ShelfAnswer::Here(result);
             }
-            if entry.is_wanted || now_ns < entry.not_before_ns {
+            let is_put_off = now_ns < entry.not_before_ns;
+            if entry.is_wanted || is_put_off && entry.put_off == PutOff::ByStore {
                 return ShelfAnswer::AtStore;
+            }
+            if is_put_off {
+                return ShelfAnswer::Elsewhere;
             }
             entry.is_wanted = true;
             return ShelfAnswer::Wanted;
@@ -201,6 +216,7 @@ impl Shelf {
             untold: 0,
             is_wanted: true,
             not_before_ns: 0,
+            put_off: PutOff::Fruitless,
         };
         self.add(entry);
         ShelfAnswer::Wanted
@@ -284,11 +300,11 @@ impl Shelf {
     }
 
     /// A key is not to be fetched before `until_ns`.
-    pub fn refused(&mut self, hash: u64, key: &[u8], until_ns: Nanos) {
+    pub fn put_off(&mut self, hash: u64, key: &[u8], until_ns: Nanos, why: PutOff) {
         if let Some(at) = self.find(hash, key) {
             let entry = &mut self.entries[at];
             entry.is_wanted = false;
-            entry.not_before_ns = until_ns;
+            (entry.not_before_ns, entry.put_off) = (until_ns, why);
         }
     }
 

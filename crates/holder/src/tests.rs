@@ -277,6 +277,63 @@ fn a_refusal_says_for_how_long_not_to_ask() {
     assert_eq!(played.sent()[0].op, Op::HolderFetch);
 }
 
+/// A read that goes by packet because a store is at work on its key costs a packet, and there is
+/// one of each as long as that is said.
+#[test]
+fn a_store_is_said_to_be_at_work_on_a_key_only_while_it_is() {
+    let refusal = |asked: &Header, status| Header {
+        request: asked.request,
+        epoch: asked.epoch,
+        key_hash: asked.key_hash,
+        status,
+        expiry_ms: 50,
+        ..Header::new(Op::HolderGrant)
+    };
+    type End<'a> = &'a dyn Fn(&mut Played, &Header);
+    let no_room: End<'_> = &|played, asked| {
+        played.grant_of(200 << 10, asked, b"k", &[0; wire::PART_BYTES], S);
+    };
+    let too_long: End<'_> = &|played, asked| {
+        played.grant_of(2 << 20, asked, b"k", &[0; wire::PART_BYTES], S);
+    };
+    let absent: End<'_> =
+        &|played, asked| played.hear(refusal(asked, Status::NotFound), b"k", b"", S);
+    let put_off: End<'_> =
+        &|played, asked| played.hear(refusal(asked, Status::TryAgain), b"k", b"", S);
+    let rows = [
+        ("no room", no_room, Miss::Elsewhere),
+        ("too long", too_long, Miss::Elsewhere),
+        ("absent", absent, Miss::Elsewhere),
+        ("put off", put_off, Miss::AtStore),
+    ];
+    for (what, end, expected) in rows {
+        let mut played = Played::granted(b"lent", b"v");
+        played.fill(12, &vec![7; 80 << 10]);
+        for number in 0..12 {
+            (0..100).for_each(|_| _ = played.read(format!("filled {number}").as_bytes(), S));
+        }
+        (0..READS).for_each(|_| _ = played.read(b"k", S));
+        let asked = played.sent().remove(0);
+        let cache = played.holder.cache().clone();
+        let read = || cache.read(cache.hash(b"k"), b"k", S, |_| ());
+        assert_eq!(read(), Err(Miss::AtStore), "it is being fetched");
+        end(&mut played, &asked);
+        assert_eq!(read(), Err(expected), "{what}");
+    }
+    // Nor where no store has answered at all.
+    let mut played = Played::new(1 << 20);
+    (0..READS).for_each(|_| _ = played.read(b"k", S));
+    let cache = played.holder.cache().clone();
+    let read = |now_ns| cache.read(cache.hash(b"k"), b"k", now_ns, |_| ());
+    let mut now_ns = S;
+    while read(now_ns) == Err(Miss::AtStore) {
+        now_ns = played.holder.next_ns().expect("it waits for its lease");
+        assert!(now_ns < 10 * S);
+        played.holder.timer(now_ns);
+    }
+    assert_eq!(read(now_ns), Err(Miss::Elsewhere));
+}
+
 #[test]
 fn what_is_kept_is_what_is_read_most_within_its_bytes() {
     const BYTES: usize = 1 << 20;
