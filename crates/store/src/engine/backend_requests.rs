@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use hashbrown::{HashMap, HashSet};
-use wire::KeyHash;
+use wire::{Epoch, KeyHash};
 
 use super::replies::Origin;
 use crate::{backend::Ticket, directory::KeyId, shares::Shares};
@@ -36,15 +36,17 @@ pub(super) enum BackendRequest {
     Loan(KeyId),
 }
 
-/// What two reads have in common that are copies of one: who asks, from where, under which id,
-/// for what.
-type ReadId = (SocketAddr, u32, u64, u64, KeyHash);
+/// What two reads have in common that are copies of one: who asks, from where, under which id, for
+/// what, which part of it, and under which epoch. All reads of a holder have one id, and under a
+/// new epoch it wants what it has not been granted.
+type ReadId = (SocketAddr, u32, u64, u64, KeyHash, u16, Epoch);
 
 /// None: each push is one of a kind, at most one for each store and epoch.
 fn read_id(origin: &Origin) -> Option<ReadId> {
-    let Origin { tenant, client, request, key_hash, .. } = *origin;
+    let Origin { tenant, client, request, key_hash, epoch, .. } = *origin;
     let is_push = origin.op == wire::Op::ReplicaPush;
-    (!is_push).then_some((origin.peer.address, tenant, client, request, key_hash))
+    let part = origin.wanted.part;
+    (!is_push).then_some((origin.peer.address, tenant, client, request, key_hash, part, epoch))
 }
 
 impl BackendRequest {

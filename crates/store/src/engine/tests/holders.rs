@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     HoldEnd, HoldRequest,
-    backend::{Completion, Item, ReadOutcome},
+    backend::{Change, Completion, Item, ReadOutcome},
     coherence::Watch,
     engine::{context::Context, lease_holder::LeaseHolder},
 };
@@ -299,6 +299,36 @@ fn a_value_of_several_parts_is_joined_of_one_version() {
     assert!(pair.write(b"long", b"short"));
     assert_eq!(pair.read(b"long"), None);
     assert_eq!(pair.read(b"long").as_deref(), Some(&b"short"[..]));
+}
+
+/// The backend takes its time, and all that a holder asks for has one id.
+#[test]
+fn what_a_holder_asks_for_after_a_write_is_no_copy_of_what_it_asked_for_before() {
+    let mut store = Store::new();
+    let backend = RemoteBackend::new(Watch::Unneeded);
+    store.engine.facts.backend = Box::new(backend.clone());
+    let mut pair = Pair::with(store, KEYED, 77);
+    let finds = |pair: &mut Pair, ticket, value: &[u8], version| {
+        let item = Item { value: value.to_vec(), version, expiry_ms: 0 };
+        let found = Completion::Get(ticket, ReadOutcome::Item(item));
+        pair.store.engine.complete(found, pair.now_ns, &mut pair.store.out);
+        pair.settle();
+    };
+    for _ in 0..READS {
+        pair.read(b"k");
+    }
+    let first = backend.take_read();
+    assert!(!pair.write(b"k", b"new"), "the backend has not done it");
+    let written = Completion::Change(backend.take_write(), Change::Done(6));
+    pair.store.engine.complete(written, pair.now_ns, &mut pair.store.out);
+    pair.settle();
+    assert_eq!(pair.holder.counts().invalidations, 1);
+    assert_eq!(pair.read(b"k"), None, "it is asked for again");
+    let second = backend.take_read();
+    finds(&mut pair, first, b"old", 5);
+    assert_eq!(pair.read(b"k"), None);
+    finds(&mut pair, second, b"new", 6);
+    assert_eq!(pair.read(b"k").as_deref(), Some(&b"new"[..]));
 }
 
 #[test]
