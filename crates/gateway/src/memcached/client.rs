@@ -24,7 +24,7 @@ use super::{
     links::Link,
     memory::HeldMemory,
     own_stats::own_stats,
-    state::{CopyCoverage, SideState},
+    state::{CopiesOfKeys, CopyCoverage, SideState},
 };
 
 /// How long a client may read nothing of its last answers.
@@ -65,8 +65,9 @@ enum Step {
     Wait,
     /// These commands go to one server.
     Forward(Batch),
-    /// A command of values that several servers have, or that are here in part.
-    Joint(Bytes),
+    /// A command of values that several servers have, or that are here in part; what there is of
+    /// the first of them.
+    Joint(Bytes, CopiesOfKeys),
     /// A command for every server, and whether the client wants no answer.
     Everything(Bytes, bool),
     /// The connection ends.
@@ -206,7 +207,7 @@ impl Client {
                         return Ok(());
                     }
                 }
-                Step::Joint(command) => self.joint(&command).await?,
+                Step::Joint(command, known) => self.joint(&command, known).await?,
                 Step::Everything(command, is_silent) => {
                     self.everything(&command, is_silent).await?;
                 }
@@ -379,7 +380,13 @@ impl Client {
                             continue;
                         }
                         CopyCoverage::None if servers.of_all(&subject).is_some() => {}
-                        _ => return Step::Joint(self.take(len).freeze()),
+                        CopyCoverage::None => {
+                            let known = CopiesOfKeys::from([None]);
+                            return Step::Joint(self.take(len).freeze(), known);
+                        }
+                        CopyCoverage::Some(known) => {
+                            return Step::Joint(self.take(len).freeze(), known);
+                        }
                     }
                 }
                 CommandSubject::Everything if servers.count() > 1 => {
@@ -540,12 +547,17 @@ impl Client {
 
     /// Answers a command of values that several servers have, or that are here in part: some of
     /// its keys at a time, and what they have has left before the next.
-    async fn joint(&mut self, command: &[u8]) -> Result<(), ConnectionEnd> {
+    async fn joint(
+        &mut self,
+        command: &[u8],
+        mut known: CopiesOfKeys,
+    ) -> Result<(), ConnectionEnd> {
         let CommandSubject::Values(asked) = memcached::subject(command) else { return Ok(()) };
         let state = self.state.clone();
         let asks = command.len() + asked.names.len() * size_of::<&[u8]>();
         let (mut left, mut at_once) = (&asked.names[..], KEYS);
         while !left.is_empty() {
+            let waits: usize = known.iter().flatten().map(Vec::len).sum();
             // What is put together counts beside what waits to leave.
             while self.out.len() >= OUTPUT_BYTES / 4 {
                 let sent = timeout(READS_WITHIN, self.stream.write_buf(&mut self.out)).await;
@@ -554,7 +566,7 @@ impl Client {
                 }
             }
             self.gives_back();
-            self.counts(asks);
+            self.counts(asks + waits);
             // Many keys that are here take no time of anybody else's.
             yield_now().await;
             let read_ns = now_ns();
@@ -562,15 +574,20 @@ impl Client {
             // A value that is too much beside those before it comes with the next.
             let mut is_much = false;
             for name in left.iter().take(at_once) {
-                let mut value = vec![];
-                let is_here = state.value(&asked, name, read_ns, &mut value);
-                is_much = size > 0 && size + value.len() > OUTPUT_BYTES;
+                let value = known.pop_front().unwrap_or_else(|| {
+                    let mut value = vec![];
+                    state.value(&asked, name, read_ns, &mut value).then_some(value)
+                });
+                let len = value.as_ref().map_or(0, Vec::len);
+                is_much = size > 0 && size + len > OUTPUT_BYTES;
                 if is_much {
+                    known.push_front(value);
                     break;
                 }
-                size += value.len();
-                here.push(is_here.then_some(value));
+                size += len;
+                here.push(value);
             }
+            state.shared.counters.local_hits.add(here.iter().flatten().count() as u64);
             let names;
             (names, left) = left.split_at(here.len());
             // What comes is there twice for a moment.
@@ -590,7 +607,8 @@ impl Client {
                     };
                     self.says(&values);
                     drop(values);
-                    if !self.counts(asks) {
+                    let waits: usize = known.iter().flatten().map(Vec::len).sum();
+                    if !self.counts(asks + waits) {
                         self.held.refuse();
                         return Err(ConnectionEnd);
                     }

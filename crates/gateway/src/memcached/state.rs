@@ -1,7 +1,7 @@
 //! What a thread of the side has: its connections to the servers, and what it shares with the
 //! others: the copies, and what all clients hold.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use bytes::{BufMut, BytesMut};
 use client::kit::LocalCopies;
@@ -32,9 +32,15 @@ pub(super) struct SideState {
 pub(super) enum CopyCoverage {
     /// All, and they are answered.
     All,
-    Some,
+    /// Not all. What there is of the first of its keys, which need not be looked for again: a copy
+    /// counts each time.
+    Some(CopiesOfKeys),
+    /// Not that of the first.
     None,
 }
+
+/// What a server would say of each of some keys, from a copy; none: there is none that may.
+pub(super) type CopiesOfKeys = VecDeque<Option<Vec<u8>>>;
 
 impl SideState {
     /// Answers a command from a copy, if there is one that may.
@@ -54,12 +60,26 @@ impl SideState {
         out: &mut BytesMut,
     ) -> CopyCoverage {
         let before = out.len();
+        let mut ends = vec![];
         for (at, name) in asked.names.iter().enumerate() {
             let has_room = at < KEYS && out.len() - before < ANSWER_BYTES;
-            if !has_room || !self.value(asked, name, read_ns, out) {
-                out.truncate(before);
-                return if at == 0 { CopyCoverage::None } else { CopyCoverage::Some };
+            let is_here = has_room && self.value(asked, name, read_ns, out);
+            if is_here {
+                ends.push(out.len());
+                continue;
             }
+            let mut from = before;
+            let here = ends.iter().map(|end| {
+                let value = out[from..*end].to_vec();
+                from = *end;
+                Some(value)
+            });
+            let mut looked_for: CopiesOfKeys = here.collect();
+            if has_room {
+                looked_for.push_back(None);
+            }
+            out.truncate(before);
+            return if at == 0 { CopyCoverage::None } else { CopyCoverage::Some(looked_for) };
         }
         out.extend_from_slice(b"END\r\n");
         self.shared.counters.local_hits.add(asked.names.len() as u64);

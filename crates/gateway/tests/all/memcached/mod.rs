@@ -170,6 +170,33 @@ fn keys_of_several_stores_are_answered_as_those_of_one() {
 }
 
 #[test]
+fn values_from_copies_count_once_where_a_server_has_the_others() {
+    const KEPT: u64 = 9;
+    const TIMES: u64 = 100;
+    let rack = Rack::start(1);
+    let gateway = rack.gateway();
+    let mut client = gateway.speak();
+    let keys: Vec<String> = (0..KEPT).map(|at| format!("kept{at}")).collect();
+    let mut all = String::new();
+    for key in &keys {
+        written(&mut client, &format!("set {key} 0 0 1\r\nv\r\n"));
+        let value = format!("VALUE {key} 0 1\r\nv\r\n");
+        warm(&gateway, &mut client, key, &format!("{value}END\r\n"));
+        all += &value;
+    }
+    all += "END\r\n";
+    // Again where a copy went in the midst of it.
+    until("each counts once", || {
+        let before = gateway.hits();
+        for _ in 0..TIMES {
+            let said = client.ask(format!("get {} none\r\n", keys.join(" ")));
+            assert_eq!(said, all);
+        }
+        gateway.hits() - before == KEPT * TIMES
+    });
+}
+
+#[test]
 fn while_a_store_is_away_nothing_is_done_there_and_that_is_said() {
     let mut rack = Rack::start(2);
     let gateway = rack.gateway();
