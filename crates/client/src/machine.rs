@@ -52,7 +52,8 @@ pub struct Machine {
     windows: Vec<Window>,
     /// Windows where there may be room for a write that waits.
     freed: Vec<usize>,
-    datagrams: VecDeque<(SocketAddr, Bytes)>,
+    /// With the calls that they belong to.
+    datagrams: VecDeque<(u64, SocketAddr, Bytes)>,
     finished: VecDeque<(u64, Result<Answer, Error>)>,
 }
 
@@ -228,7 +229,16 @@ impl Machine {
 
     /// The next datagram to send, and where to.
     pub fn next_datagram(&mut self) -> Option<(SocketAddr, Bytes)> {
-        self.datagrams.pop_front()
+        self.datagrams.pop_front().map(|(_, to, datagram)| (to, datagram))
+    }
+
+    /// Drops what waits to be sent for calls whose deadline has come: a driver that sends later
+    /// than it called may have stood still meanwhile.
+    pub fn drop_late(&mut self, now_ns: u64) {
+        let calls = &self.calls;
+        let is_in_time =
+            |call: &u64| calls.get(call).is_some_and(|running| now_ns < running.call.deadline_ns());
+        self.datagrams.retain(|(call, ..)| is_in_time(call));
     }
 
     /// The next operation that has ended, and how.
@@ -263,7 +273,7 @@ impl Machine {
             let asker = Asker { call: number, many };
             self.waiting.insert(request, datagram.clone(), store, asker);
             self.rules.counters.sent.add_one();
-            self.datagrams.push_back((store, datagram));
+            self.datagrams.push_back((number, store, datagram));
         }
         let until_ns = call.until_ns();
         if running.until_ns != until_ns {

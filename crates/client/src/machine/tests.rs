@@ -108,6 +108,25 @@ fn a_timer_that_fires_long_after_the_deadline_sends_nothing() {
     }
 }
 
+/// Its driver stood still between what made a datagram and its sending: whether that is the first
+/// of its call or another.
+#[test]
+fn what_waits_to_be_sent_when_its_deadline_comes_is_not_sent() {
+    for is_first in [true, false] {
+        let mut machine = machine(Options::default());
+        machine.begin(&set(b"k", b"v"), 0);
+        if !is_first {
+            assert_eq!(sent(&mut machine).len(), 1);
+            machine.timer(machine.next_ns().unwrap());
+        }
+        machine.begin(&get(b"other"), 9_999 * MS);
+        machine.drop_late(10_000 * MS);
+        let left = sent(&mut machine);
+        let left = left.iter().map(|datagram| Packet::decode(datagram).unwrap().header.op);
+        assert_eq!(left.collect::<Vec<_>>(), [Op::ReadRequest], "the other is in time");
+    }
+}
+
 #[test]
 fn what_was_put_off_is_not_sent_after_the_deadline() {
     let mut machine = machine(Options::default());

@@ -64,6 +64,7 @@ impl Packets {
 
     /// Sends what leaves in this round, and what is sent again, all at once.
     pub fn flush(&mut self) {
+        self.machine.drop_late(kit::now_ns());
         let mut datagrams = vec![];
         while let Some(datagram) = self.machine.next_datagram() {
             datagrams.push(datagram);
