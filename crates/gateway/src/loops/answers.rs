@@ -164,12 +164,12 @@ impl EventLoop {
                 Waiter::Login if is_error => return self.not_let_in(at, piece),
                 Waiter::Login if scanned.is_some() => self.let_in(at),
                 Waiter::Login => {}
-                Waiter::Right { user, store } if scanned.is_some() => {
-                    self.hear_right((user, store), pending.asked, piece, is_error);
+                Waiter::Right { user, store, asked_ns } if scanned.is_some() => {
+                    self.hear_right((user, store), asked_ns, piece, is_error);
                 }
                 Waiter::Right { .. } => {}
-                Waiter::Check(question) => {
-                    self.hear(at, question, pending.asked, piece, scanned.is_some());
+                Waiter::Check { question, asked_ns } => {
+                    self.hear(at, question, asked_ns, piece, scanned.is_some());
                 }
             }
         }

@@ -8,10 +8,7 @@
 //! Redis behind it; all stores are taken to have the same. One that does not tell is not asked
 //! again before the others.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use resp::CommandTable;
 
@@ -22,12 +19,13 @@ use super::{
     speaker::Speaker,
     upstream::{PendingCommand, Question, Waiter},
     upstreams::direct_lane,
+    validity::Validity,
     words::encode,
 };
 use crate::shared::ToldCommands;
 
-/// For how long what a Redis said of its role counts.
-const HOLDS: Duration = Duration::from_secs(1);
+/// What a Redis said of its role, and a store of its Redis, counts from when it was asked.
+pub(super) const ROLE: Validity = Validity { holds_ns: 1_000_000_000, asked_every_ns: 500_000_000 };
 /// A server that does not say what commands it has is asked again after this.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -42,9 +40,9 @@ impl EventLoop {
         }
         let at = self.common(direct, speaker, direct_lane(writes));
         self.revive(at);
-        let now = self.now;
-        let is_due = |said: Option<Instant>| said.is_none_or(|said| now >= said + HOLDS / 2);
-        let holds = |said: Option<Instant>| said.is_some_and(|said| now < said + HOLDS);
+        let now_ns = self.now_ns;
+        let is_due = |asked_ns| ROLE.is_due(asked_ns, now_ns);
+        let holds = |asked_ns| ROLE.holds(asked_ns, now_ns);
         // The store may have followed its master to another Redis, and this one does not know.
         if is_due(self.stores[store].run_id_asked) {
             let at = self.common(store, speaker, 0);
@@ -117,8 +115,7 @@ impl EventLoop {
             }
             return false;
         }
-        let question = Waiter::Check(Question::Commands);
-        if !upstream.pending.iter().any(|pending| pending.waiter == question) {
+        if !upstream.pending.iter().any(|pending| pending.waiter.checks(Question::Commands)) {
             self.ask_about(at, Question::Commands);
         }
         true
@@ -150,11 +147,11 @@ impl EventLoop {
             Question::Use => &[b"PING"],
         };
         if question != Question::Commands {
-            known.asked = Some(self.now);
+            known.asked = Some(self.now_ns);
         }
         let Some(out) = upstream.out() else { return };
         encode(words, out);
-        let waiter = Waiter::Check(question);
+        let waiter = Waiter::Check { question, asked_ns: self.now_ns };
         let pending = PendingCommand { waiter, command: 0, asked: self.now, writes: false };
         upstream.pending.push_back(pending);
         self.touch_upstream(at);
@@ -165,7 +162,7 @@ impl EventLoop {
         &mut self,
         at: usize,
         question: Question,
-        asked: Instant,
+        asked_ns: u64,
         piece: &[u8],
         ended: bool,
     ) {
@@ -177,8 +174,8 @@ impl EventLoop {
         let heard = std::mem::take(&mut known.heard);
         match question {
             Question::Commands => self.hear_commands(at, &heard),
-            Question::Server => self.hear_run_id(at, asked, &heard),
-            Question::Role => self.hear_role(at, asked, &heard),
+            Question::Server => self.hear_run_id(at, asked_ns, &heard),
+            Question::Role => self.hear_role(at, asked_ns, &heard),
             Question::Use => self.hear_use(at, &heard),
         }
     }
@@ -225,7 +222,7 @@ impl EventLoop {
         }
     }
 
-    fn hear_run_id(&mut self, at: usize, asked: Instant, heard: &[u8]) {
+    fn hear_run_id(&mut self, at: usize, asked_ns: u64, heard: &[u8]) {
         let Some(run_id) = field(heard, "run_id") else { return };
         let upstream = &mut self.upstreams[at];
         let target = upstream.kind.target;
@@ -235,17 +232,17 @@ impl EventLoop {
         }
         let is_new = self.commands_of.as_ref().is_some_and(|of| *of != run_id);
         let store = &mut self.stores[target];
-        (store.run_id, store.run_id_asked) = (Some(run_id), Some(asked));
+        (store.run_id, store.run_id_asked) = (Some(run_id), Some(asked_ns));
         if is_new && target == self.commands_store {
             self.ask_about(at, Question::Commands);
         }
     }
 
-    fn hear_role(&mut self, at: usize, asked: Instant, heard: &[u8]) {
+    fn hear_role(&mut self, at: usize, asked_ns: u64, heard: &[u8]) {
         let upstream = &mut self.upstreams[at];
         let (target, known) = (upstream.kind.target, &mut upstream.known);
         let Some(role) = field(heard, "role") else { return };
-        known.master = (role == "master").then_some(asked);
+        known.master = (role == "master").then_some(asked_ns);
         let store = self.stores.iter_mut().find(|store| store.direct == Some(target));
         let Some(store) = store else { return };
         let is_another = store.run_id.is_some() && known.run_id != store.run_id;

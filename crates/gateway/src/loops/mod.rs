@@ -45,6 +45,7 @@ mod turns;
 mod upstream;
 mod upstreams;
 mod users;
+mod validity;
 mod words;
 
 use std::{
@@ -56,7 +57,7 @@ use std::{
 };
 
 use ::client::Machine;
-use ::client::kit::LocalCopies;
+use ::client::kit::{self, LocalCopies};
 use hashbrown::{DefaultHashBuilder, HashMap};
 use mio::{
     Events, Poll, Token,
@@ -137,7 +138,7 @@ struct StoreState {
     /// The run id of the Redis behind it.
     run_id: Option<String>,
     /// When it was asked that said so last: another Redis may be behind it since.
-    run_id_asked: Option<Instant>,
+    run_id_asked: Option<u64>,
     /// Whether it was said that the Redis of `--backend` is another one.
     said_other: bool,
 }
@@ -237,6 +238,8 @@ pub(crate) struct EventLoop {
     looked_at: Instant,
     /// When the round began.
     now: Instant,
+    /// Likewise, on the clock of leases, which goes on while the machine is suspended.
+    now_ns: u64,
     /// A time, on the clock of leases, when what is being carried out had come already: a copy
     /// whose lease holds then may answer it.
     read_ns: u64,
@@ -322,6 +325,7 @@ impl EventLoop {
             names_seen,
             looked_at: Instant::now(),
             now: Instant::now(),
+            now_ns: kit::now_ns(),
             read_ns: 0,
             next_number: 1,
             leaving: false,
@@ -354,7 +358,7 @@ impl EventLoop {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,
             }
-            self.now = Instant::now();
+            (self.now, self.now_ns) = (Instant::now(), kit::now_ns());
             rally.round(events.iter().map(mio::event::Event::token), self.now - idle_since);
             self.follow_names();
             for event in &events {

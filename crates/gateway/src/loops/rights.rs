@@ -5,15 +5,13 @@
 //! pattern of keys has it, so only who may read all keys may read this one. It is asked again while
 //! reads go by the network, and what it has said counts for a while.
 
-use std::time::{Duration, Instant};
+use super::{EventLoop, speaker::Speaker, upstream::Waiter, validity::Validity};
 
-use super::{EventLoop, speaker::Speaker, upstream::Waiter};
-
-/// How often Redis is asked.
-const ASKED_EVERY: Duration = Duration::from_millis(500);
-/// For how long what it says counts from when it was asked: of whoever has read nothing since it is
-/// not known. More than a second, which is how often a network that did not answer is tried.
-const HOLDS: Duration = Duration::from_secs(2);
+/// What Redis says of rights counts from when it was asked: of whoever has read nothing since it is
+/// not known. It counts for more than a second, which is how often a network that did not answer is
+/// tried.
+pub(super) const RIGHT: Validity =
+    Validity { holds_ns: 2_000_000_000, asked_every_ns: 500_000_000 };
 
 impl EventLoop {
     /// Whether whoever speaks so may read every key of a store, as far as that is known.
@@ -21,12 +19,13 @@ impl EventLoop {
         if !self.users.is_asked_for(speaker.user) {
             return false;
         }
-        let (now, reads) = (self.now, self.users.get(speaker.user).reads(store));
-        let granted = reads.granted.is_some_and(|asked| now < asked + HOLDS);
-        if reads.asked.is_none_or(|asked: Instant| now >= asked + ASKED_EVERY) {
-            reads.asked = Some(now);
+        let (asked_ns, reads) = (self.now_ns, self.users.get(speaker.user).reads(store));
+        let granted = RIGHT.holds(reads.granted, asked_ns);
+        if RIGHT.is_due(reads.asked, asked_ns) {
+            reads.asked = Some(asked_ns);
             let at = self.common(store, speaker, 0);
-            self.ask_for(Waiter::Right { user: speaker.user, store }, at, &[b"GET", b""]);
+            let waiter = Waiter::Right { user: speaker.user, store, asked_ns };
+            self.ask_for(waiter, at, &[b"GET", b""]);
         }
         granted
     }
@@ -36,13 +35,13 @@ impl EventLoop {
     pub(super) fn hear_right(
         &mut self,
         (user, store): (u32, usize),
-        asked: Instant,
+        asked_ns: u64,
         said: &[u8],
         is_error: bool,
     ) {
         let reads = self.users.get(user).reads(store);
         reads.granted = match says(said, is_error) {
-            Some(may) => may.then_some(asked),
+            Some(may) => may.then_some(asked_ns),
             None => reads.granted,
         };
     }

@@ -1,6 +1,4 @@
-//! What is known of a server that a connection leads to.
-
-use std::time::Instant;
+//! What is known of a server that a connection leads to. Times are on the clock of leases.
 
 /// What a server has said of itself.
 #[derive(Default)]
@@ -11,7 +9,7 @@ pub(super) struct ServerFacts {
     /// Why it lets nobody in, in its own words.
     pub refusal: Option<String>,
     /// When it said that it is a master.
-    pub master: Option<Instant>,
+    pub master: Option<u64>,
     /// When it was asked last who it is.
-    pub asked: Option<Instant>,
+    pub asked: Option<u64>,
 }

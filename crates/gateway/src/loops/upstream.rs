@@ -31,10 +31,18 @@ pub(super) enum Waiter {
     Life,
     /// The connection itself, which sends nothing else before.
     Login,
-    /// The gateway itself, which wants to know whether a user may read every key of a store.
-    Right { user: u32, store: usize },
-    /// The gateway itself, which wants to know this.
-    Check(Question),
+    /// The gateway itself, which wants to know whether a user may read every key of a store, since
+    /// this time on the clock of leases.
+    Right { user: u32, store: usize, asked_ns: u64 },
+    /// The gateway itself, which wants to know this, since then.
+    Check { question: Question, asked_ns: u64 },
+}
+
+impl Waiter {
+    /// Whether it is the gateway itself, which wants to know this.
+    pub fn checks(&self, what: Question) -> bool {
+        matches!(self, Waiter::Check { question, .. } if *question == what)
+    }
 }
 
 /// What a server is asked about itself.

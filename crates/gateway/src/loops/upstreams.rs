@@ -251,8 +251,8 @@ impl EventLoop {
         let upstreams = self.upstreams.iter().filter(move |_| asks);
         upstreams.filter_map(|(at, upstream)| {
             let is_needed = |pending: &&PendingCommand| {
-                let commands = Waiter::Check(Question::Commands);
-                matches!(pending.waiter, Waiter::Errand(_)) || pending.waiter == commands
+                let is_errand = matches!(pending.waiter, Waiter::Errand(_));
+                is_errand || pending.waiter.checks(Question::Commands)
             };
             let asked = upstream.pending.iter().find(is_needed)?.asked;
             Some((asked.max(upstream.heard) + ANSWERS_WITHIN, at))
@@ -282,7 +282,7 @@ impl EventLoop {
         // was idle.
         let until = if was_in { self.now } else { self.now + TRIED_EVERY };
         let pending = upstream.goes_down(until);
-        if pending.iter().any(|pending| pending.waiter == Waiter::Check(Question::Commands)) {
+        if pending.iter().any(|pending| pending.waiter.checks(Question::Commands)) {
             self.commands_untold(speaker);
         }
         for (number, pending) in pending.into_iter().enumerate() {
@@ -348,7 +348,7 @@ impl EventLoop {
             Waiter::Begin { place, number } => self.begun(place, number, line.as_bytes(), true),
             Waiter::Nobody
             | Waiter::Life
-            | Waiter::Check(_)
+            | Waiter::Check { .. }
             | Waiter::Login
             | Waiter::Right { .. } => {}
         }

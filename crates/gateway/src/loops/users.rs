@@ -76,13 +76,13 @@ impl User {
     }
 }
 
-/// Whether a user may read every key of a store.
+/// Whether a user may read every key of a store. Times are on the clock of leases.
 #[derive(Default)]
 pub(super) struct ReadRight {
     /// If it may: when Redis was asked that has said so last.
-    pub granted: Option<Instant>,
+    pub granted: Option<u64>,
     /// When it was asked last.
-    pub asked: Option<Instant>,
+    pub asked: Option<u64>,
 }
 
 /// All who are logged in at a loop.
