@@ -11,8 +11,8 @@
 //!
 //! Nothing is sent at or after the deadline, however late the driver comes: a store that restarted
 //! meanwhile would take an old write for a new one (rule 7 of `docs/coherence.md`). [`Call::next`]
-//! is the only place that makes datagrams, and looks first; who sends them later than that looks again
-//! ([`Machine::drop_late`](crate::Machine::drop_late)).
+//! is the only place that makes datagrams, and looks first; who sends them later than that looks
+//! again ([`Machine::drop_late`](crate::Machine::drop_late)).
 
 mod outcome;
 mod replies;
