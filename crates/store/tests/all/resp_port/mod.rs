@@ -456,6 +456,7 @@ fn a_user_whom_redis_sends_away_has_to_come_back_by_itself() {
         client.command(login, || {});
         assert_eq!(client.command("SET k v", || {}), b"+OK\r\n");
         assert_eq!(outsider.command("CLIENT KILL USER someone"), ":1\r\n");
+        client.0.set_read_timeout(Some(PATIENCE)).unwrap();
         assert_eq!(client.0.read(&mut [0; 64]).unwrap(), 0, "after {login}");
         assert!(!outsider.command("CLIENT LIST").contains("user=someone"), "after {login}");
     }
