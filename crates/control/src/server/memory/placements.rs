@@ -132,7 +132,6 @@ impl Placements {
             return Placement::default();
         }
         let mut capacity = self.capacity(tenant.id, ledger);
-        let has_truth = around.disciplines.has_truth(tenant.id);
         let kept = kept.unwrap_or_default();
         let mut bound = kept.within(tenant.terms.quota);
         let occupied = by_switch(&kept.occupied);
@@ -157,16 +156,16 @@ impl Placements {
         for (switch, pages) in bound {
             add(&mut placement.rooms, switch, pages);
         }
-        if has_truth {
+        if !occupied.is_empty() {
             self.even_out(tenant, &mut placement.rooms, &occupied, ledger, around);
         }
         placement
     }
 
     /// A switch that comes when others hold what is nowhere else may have to hold as much: it has
-    /// its even share of the quota although they keep what they had of it. For that others give up
-    /// what they have beyond theirs and nothing is on. What is over the quota then goes back as
-    /// pages become empty.
+    /// its even share of the quota, where the policy would place any there, although they keep what
+    /// they had of it. For that others give up what they have beyond theirs and nothing is on. What
+    /// is over the quota then goes back as pages become empty.
     fn even_out(
         &self,
         tenant: &Tenant,
@@ -176,13 +175,12 @@ impl Placements {
         around: &Surroundings<'_>,
     ) {
         let capacity = self.capacity(tenant.id, ledger);
-        let order = self.policy_order(tenant, around);
-        let share = tenant.terms.quota / (order.len() as u32).max(1);
-        for switch in &order {
-            let has = on(rooms, *switch);
-            let due = share.min(capacity.get(switch).copied().unwrap_or(0));
+        let anew = self.by_policy(tenant, tenant.terms.quota, &capacity, around).rooms;
+        let share = tenant.terms.quota / (anew.len() as u32).max(1);
+        for (switch, pages) in anew {
+            let (has, due) = (on(rooms, switch), share.min(pages));
             if has < due {
-                add(rooms, *switch, due - has);
+                add(rooms, switch, due - has);
             }
         }
         let placed: u32 = rooms.iter().map(|(_, pages)| pages).sum();
