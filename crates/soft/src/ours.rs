@@ -1,6 +1,6 @@
 //! Which packets a soft switch takes from the kernel: whole UDP datagrams from or to our port,
 //! straight behind an IP header without options or extensions, addressed to this host's interface
-//! without a VLAN tag, and no longer than a frame's buffer. That is all that the entry program
+//! without a VLAN, and no longer than a frame's buffer. That is all that the entry program
 //! would look at.
 //!
 //! Said once as [`rules`], and rendered twice: for the sockets that take a copy ([`filter`]) and
@@ -90,28 +90,31 @@ impl Check {
 }
 
 /// Classic BPF for a packet socket: accepts frames that are ours, whole. Tags lie beside a frame;
-/// the kernel gives tagged ones to the interface of their VLAN later.
+/// the kernel gives those of a VLAN to its interface later, or drops them. A tag of VLAN 0 is a
+/// priority and nothing else: the kernel takes it off, and the claim has the frame dropped.
 pub fn filter() -> Vec<Instruction> {
+    const VLAN: u32 = 0xfff;
+    let jump = |compare, with| instruction(libc::BPF_JMP | compare | libc::BPF_K, with);
     let mut code = vec![
         aside(libc::SKF_AD_VLAN_TAG_PRESENT),
-        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0),
+        Instruction { jt: 3, ..jump(libc::BPF_JEQ, 0) },
+        aside(libc::SKF_AD_VLAN_TAG),
+        Instruction { jf: 1, ..jump(libc::BPF_JSET, VLAN) },
         give(0),
     ];
-    code[1].jf = 0;
-    code[1].jt = 1;
     for rule in rules() {
         let mut fails = vec![];
         for check in rule {
             let (loads, compare, with, wanted) = check.code();
             code.extend(loads);
             fails.push((code.len(), wanted));
-            code.push(instruction(libc::BPF_JMP | compare | libc::BPF_K, with));
+            code.push(jump(compare, with));
         }
         code.push(give(u32::MAX));
         for (at, wanted) in fails {
             let distance = u8::try_from(code.len() - at - 1).expect("a rule is short");
-            let jump = if wanted { &mut code[at].jf } else { &mut code[at].jt };
-            *jump = distance;
+            let over = if wanted { &mut code[at].jf } else { &mut code[at].jt };
+            *over = distance;
         }
     }
     code.push(give(0));

@@ -7,11 +7,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dataplane::{Backing, Counters, Object, Programs, Rows, Sizes, TenantEntry, native::Switch};
+use dataplane::{
+    Backing, Counters, Object, Programs, Rows, Sizes, TenantEntry,
+    native::{Frame, Switch},
+};
+use harness::Message;
 use lab::namespace::{ip, sysctls, within};
 use wire::{Header, Op};
 
-use crate::{LossCounts, Soft};
+use crate::{LossCounts, Soft, tap::Sender};
 
 /// How long a datagram may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -19,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const MOMENT: Duration = Duration::from_millis(100);
 
 const MAC_OF_B: [u8; 6] = [2, 0, 0, 0x77, 0, 2];
+/// The switch's towards `a`.
+const MAC_TO_A: [u8; 6] = [2, 0, 0, 0x77, 1, 1];
 
 /// Hosts `a` and `b`, and `s` between them.
 struct Net(String);
@@ -36,7 +42,7 @@ impl Net {
         sysctls(&s, &forwarding).unwrap();
         for (host, space, n) in [("a", &a, 1), ("b", &b, 2)] {
             run(format!(
-                "link add name {host} netns {s} type veth peer name e netns {space} address 02:00:00:77:00:0{n}"
+                "link add name {host} netns {s} address 02:00:00:77:01:0{n} type veth peer name e netns {space} address 02:00:00:77:00:0{n}"
             ));
             for (space, link, last) in [(&s, host, 254), (space, "e", 1)] {
                 run(format!("-n {space} link set dev {link} up"));
@@ -198,6 +204,38 @@ fn what_is_for_the_switch_itself_arrives_once() {
             crosses(s, a, &request());
         }
     });
+}
+
+/// Tagged with a priority and no VLAN: of the interface itself, as the kernel has it too. What is
+/// of a VLAN is neither's, where there is no interface for it.
+#[test]
+fn a_priority_is_no_vlan() {
+    let net = Net::new("prio");
+    let ends = [("10.77.1.1", "10.77.2.1"), ("fd77:1::1", "fd77:2::1")];
+    let sockets = ends.map(|(a, b)| (net.socket("a", a), net.socket("b", b)));
+    let send = |message: Message| {
+        let mut frame = Frame::new(&message.frame().bytes());
+        frame.bytes_mut()[..6].copy_from_slice(&MAC_TO_A);
+        let by = || Ok(Sender::open()?.send(&[(nix::net::if_::if_nametoindex("e")?, frame)]));
+        assert_eq!(within(&net.space("a"), by).unwrap(), 0);
+        message.payload()
+    };
+    let (_, lost, counts) = net.with_switch(|| {
+        for (a, b) in &sockets {
+            let (from, to) = (a.local_addr().unwrap(), b.local_addr().unwrap());
+            let read = Message { from, to, ..Message::read(77, b"key") };
+            for tag in [5, 7 << 13 | 5] {
+                send(read.clone().vlan(tag).numbered(1));
+            }
+            for tag in [0, 1 << 12, 7 << 13] {
+                let sent = send(read.clone().vlan(tag));
+                assert_eq!(arrived(a, b, 1), [sent]);
+            }
+        }
+    });
+    assert_eq!(lost, LossCounts::default());
+    // Where a neighbour is not known yet the kernel sends it on.
+    assert_eq!(counts["bypass_unknown_tenant"], 6, "{counts:?}");
 }
 
 /// As a sender's kernel hands them over where the link could divide them.
