@@ -25,11 +25,15 @@ impl Epochs {
         Epochs { first, since_ns: now_ns, newest: first }
     }
 
-    /// Whether more were taken than time allows: a life that began now would take some of
-    /// them again.
-    pub fn is_ahead(&self, now_ns: Nanos) -> bool {
+    /// As many as time allows until now: a life that began now would take none of them again.
+    pub fn allowed(&self, now_ns: Nanos) -> u64 {
         let passed = u128::from(now_ns.saturating_sub(self.since_ns)) << 16;
-        u128::from(self.newest - self.first) > passed / 1_000_000_000
+        u64::try_from(passed / 1_000_000_000).unwrap_or(u64::MAX)
+    }
+
+    /// Whether more were taken.
+    pub fn is_ahead(&self, now_ns: Nanos) -> bool {
+        self.newest - self.first > self.allowed(now_ns)
     }
 
     /// A number above all before.

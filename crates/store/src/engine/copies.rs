@@ -9,6 +9,7 @@
 //! Cost of a read: two look-ups, one encoding. Of a copy: its value and 256 bytes.
 
 mod drive;
+mod epochs;
 mod hold;
 mod leaving;
 mod packets;
@@ -37,6 +38,7 @@ use crate::{
     shares::Shares,
     status::ReplicasStatus,
 };
+use epochs::SharedEpochs;
 use leaving::LeaseReturns;
 use parts::PartialCopy;
 
@@ -149,7 +151,7 @@ pub(super) struct ForeignCopies {
     client: u64,
     /// The newest request.
     newest: u64,
-    epochs: Epochs,
+    epochs: SharedEpochs,
     lenders: BTreeMap<NodeId, Lender>,
     /// No lender is to be asked for a lease before this time.
     lease_due_ns: Nanos,
@@ -179,7 +181,7 @@ impl ForeignCopies {
             me,
             client: incarnation.client(),
             newest: 0,
-            epochs: Epochs::new(incarnation.first_epoch(), now_ns),
+            epochs: SharedEpochs::new(Epochs::new(incarnation.first_epoch(), now_ns), tenants),
             lenders: BTreeMap::new(),
             lease_due_ns: Nanos::MAX,
             held: HashMap::default(),
@@ -199,6 +201,7 @@ impl ForeignCopies {
         self.room.share_among(tenants);
         self.places.share_among(tenants);
         self.reads.share_among(tenants);
+        self.epochs.share_among(tenants);
     }
 
     /// The time as we tell it to homes. Our clock begins anew with each life: an answer to an
@@ -320,6 +323,7 @@ impl ForeignCopies {
 
     /// Forgets everything of these tenants.
     pub fn forget_tenants(&mut self, gone: &BTreeSet<u32>) {
+        self.epochs.forget_tenants(gone);
         let held = self.held.keys().filter(|id| gone.contains(&id.0));
         for id in held.copied().collect::<Vec<_>>() {
             self.forget(&id);

@@ -30,7 +30,8 @@ pub enum Attack {
     LongValues,
     /// Few such values, again and again read with all their parts at once.
     AllParts,
-    /// Reads that claim that a switch has sent them to another store than their key's.
+    /// Reads that claim that a switch has sent them to another store than their key's; and each
+    /// third time an update.
     OtherStores,
     /// Writes of keys that are lent to switches, or soon will be: in the life of their loan, and
     /// each of a client that is made up. All these keys fall into one set of records.

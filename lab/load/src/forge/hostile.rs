@@ -267,9 +267,13 @@ impl Attacks {
     fn other_store(&self, turn: &Turn<'_>) -> Hostile {
         let key = honest_or_absent(turn);
         let other = (turn.tenant.store_of(&key) + 1) % self.stores;
-        let mut read = turn.packet(Op::ReadRequest, key);
-        read.header.node = store_node(other).unwrap_or_default();
-        Hostile { to: Some(other), ..read }
+        let (op, value_len) = match turn.number % 3 {
+            2 => (Op::ReplicaUpdate, 64),
+            _ => (Op::ReadRequest, 0),
+        };
+        let mut sent = turn.packet(op, key);
+        sent.header.node = store_node(other).unwrap_or_default();
+        Hostile { to: Some(other), value_len, ..sent }
     }
 
     /// Every third time another one begins; else one that was answered asks again with the token

@@ -83,7 +83,7 @@ impl ForeignCopies {
             room = wire::MAX_PAYLOAD;
             let replica = &mut held.replica;
             if replica.is_valid() || !lease.is_above_floor(replica.epoch()) {
-                replica.raise(epochs.take(), cx.now_ns);
+                replica.raise(epochs.take(id.0, cx.now_ns), cx.now_ns);
             }
             header.epoch = Epoch::new(*me, replica.epoch());
             header.flags = Flags::GRANT;

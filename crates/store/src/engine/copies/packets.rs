@@ -135,7 +135,7 @@ impl ForeignCopies {
 
     fn invalidated(&mut self, cx: &mut Context, packet: &Packet<'_>, peer: Peer) {
         let id = (packet.header.tenant, packet.header.key_hash);
-        let epoch = self.epochs.take();
+        let epoch = self.epochs.take(id.0, cx.now_ns);
         let (mut would_take, mut write) = (false, None);
         if let Some(held) = self.held.get_mut(&id) {
             held.replica.raise(epoch, cx.now_ns);
@@ -201,12 +201,12 @@ impl ForeignCopies {
                 return;
             }
             (held.replica.epoch(), !held.no_room)
-        } else if self.epochs.is_ahead(cx.now_ns) {
+        } else if !self.epochs.has_room(id.0, cx.now_ns) {
             cx.counters.dropped_rate_limit += 1;
             return;
         } else {
             self.counters.replica_updates += 1;
-            let epoch = self.epochs.take();
+            let epoch = self.epochs.take(id.0, cx.now_ns);
             let would_take = self.keep_candidate(cx, id, packet, epoch);
             self.set_timer(id, cx.now_ns + ASK_FIRST_NS);
             (epoch, would_take)

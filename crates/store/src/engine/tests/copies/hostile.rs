@@ -221,6 +221,35 @@ fn updates_of_keys_that_are_not_held_take_no_epochs() {
     assert!(after.number() - before.number() < 10);
 }
 
+/// Another tenant's key is held beside, and who writes nothing but updates has taken all epochs
+/// that there were for it.
+#[test]
+fn who_sends_updates_without_end_leaves_those_of_others_their_share() {
+    const OPEN: u32 = wire::TENANT_OPEN;
+    let mut stores = Stores::holding();
+    let hash = |key: &[u8]| Secret::NONE.key_hash(OPEN, key);
+    let at_home = |key: &[u8; 1]| wire::partition_of(hash(key), 3) == 0;
+    let key = (0..).map(|n: u8| [n]).find(at_home).expect("one in three");
+    let is_held = stores.on(1, |engine, now_ns, out| {
+        engine.at(now_ns, out, |engine| engine.replicas.hold(&mut engine.facts, OPEN, &key))
+    });
+    assert!(is_held);
+    let taken = |stores: &Stores| stores.counters(1).replicas.replica_updates;
+    let before = taken(&stores);
+    for request in 0..90_000 {
+        hand_in_read(&mut stores, 1, update(request));
+    }
+    let took = taken(&stores) - before;
+    assert!((40_000..60_000).contains(&took), "{took}: half of a second's, and a share");
+    let sent = stores.on(1, |engine, now_ns, out| {
+        let update = Header { key_hash: hash(&key), ..update(1) };
+        let bytes = Packet::new(update, &key, b"value").to_bytes(&Secret::NONE).unwrap();
+        engine.receive(&bytes, Peer { address: client(), local: None }, now_ns, out);
+        out.messages().map(|(bytes, _)| bytes.to_vec()).collect::<Vec<_>>()
+    });
+    assert_eq!(of(Op::InvalidateAck, &sent).len(), 1, "to its home");
+}
+
 #[test]
 fn what_cannot_be_held_is_asked_for_less_and_less() {
     let mut stores = Stores::with_config(|config| config.replica_memory = 1000);
