@@ -19,47 +19,48 @@ INLINE void mapped_ipv4(__u8 to[16], __be32 address)
 	__builtin_memcpy(to + 12, &address, 4);
 }
 
-INLINE int fib_failure(long code)
+/* Why the kernel is to send it. */
+INLINE enum counter fib_failure(long code)
 {
 	switch (code) {
 	case BPF_FIB_LKUP_RET_NO_NEIGH:
-		return ends(COUNT_pass_no_neighbour, XDP_PASS);
+		return COUNT_pass_no_neighbour;
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
-		return ends(COUNT_pass_mtu, XDP_PASS);
+		return COUNT_pass_mtu;
 	default:
 		/* This host, no route, forwarding off, blackhole, tunnel: the kernel decides. */
-		return ends(COUNT_pass_local, XDP_PASS);
+		return COUNT_pass_local;
 	}
 }
 
-INLINE int forward_ipv4(struct xdp_md *ctx, struct work *work, struct bpf_fib_lookup *fib)
+INLINE enum counter ask_ipv4(struct xdp_md *ctx, struct work *work, struct bpf_fib_lookup *fib)
 {
 	struct iphdr *ip = header_at(ctx, work->l3, struct iphdr);
 	if (!ip)
-		return ends(COUNT_pass_local, XDP_PASS);
+		return COUNT_pass_local;
 	if (ip->ttl <= 1)
-		return ends(COUNT_pass_ttl, XDP_PASS);
+		return COUNT_pass_ttl;
 	fib->family = AF_INET;
 	fib->tos = ip->tos;
 	fib->tot_len = bpf_ntohs(ip->tot_len);
 	fib->ipv4_src = ip->saddr;
 	fib->ipv4_dst = ip->daddr;
-	return CONTINUE;
+	return NOTHING;
 }
 
-INLINE int forward_ipv6(struct xdp_md *ctx, struct work *work, struct bpf_fib_lookup *fib)
+INLINE enum counter ask_ipv6(struct xdp_md *ctx, struct work *work, struct bpf_fib_lookup *fib)
 {
 	struct ipv6hdr *ip = header_at(ctx, work->l3, struct ipv6hdr);
 	if (!ip)
-		return ends(COUNT_pass_local, XDP_PASS);
+		return COUNT_pass_local;
 	if (ip->hop_limit <= 1)
-		return ends(COUNT_pass_ttl, XDP_PASS);
+		return COUNT_pass_ttl;
 	fib->family = AF_INET6;
 	fib->flowinfo = *(__be32 *)ip & bpf_htonl(0x0fffffff);
 	fib->tot_len = bpf_ntohs(ip->payload_len) + sizeof(*ip);
 	__builtin_memcpy(fib->ipv6_src, &ip->saddr, 16);
 	__builtin_memcpy(fib->ipv6_dst, &ip->daddr, 16);
-	return CONTINUE;
+	return NOTHING;
 }
 
 INLINE void step_hop_limit(struct xdp_md *ctx, struct work *work)
@@ -78,31 +79,43 @@ INLINE void step_hop_limit(struct xdp_md *ctx, struct work *work)
 	ip->check = check + (check >= 0xffff);
 }
 
-INLINE int forward_here(struct xdp_md *ctx, struct work *work)
+/* COUNT_forward: it is one for the next hop now. Otherwise why it is left to the kernel. */
+INLINE enum counter send_on(struct xdp_md *ctx, struct work *work)
 {
 	if (work->is_vlan)
-		return ends(COUNT_pass_vlan, XDP_PASS);
+		return COUNT_pass_vlan;
 	struct bpf_fib_lookup fib = {
 		.l4_protocol = IPPROTO_UDP,
 		.ifindex = ctx->ingress_ifindex,
 	};
-	int verdict = work->is_ipv6 ? forward_ipv6(ctx, work, &fib) : forward_ipv4(ctx, work, &fib);
-	if (verdict != CONTINUE)
-		return verdict;
+	enum counter why = work->is_ipv6 ? ask_ipv6(ctx, work, &fib) : ask_ipv4(ctx, work, &fib);
+	if (why != NOTHING)
+		return why;
 	long code = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	if (code != BPF_FIB_LKUP_RET_SUCCESS)
 		return fib_failure(code);
 	struct ethhdr *eth = eth_of(ctx);
 	if (!eth)
-		return ends(COUNT_pass_local, XDP_PASS);
+		return COUNT_pass_local;
 	/* Looks the port up; the packet must not have changed yet where there is none. */
 	if (bpf_redirect_map(&ports, fib.ifindex, XDP_PASS) != XDP_REDIRECT)
-		return ends(COUNT_pass_no_port, XDP_PASS);
+		return COUNT_pass_no_port;
 	__builtin_memcpy(eth->h_dest, fib.dmac, ETH_ALEN);
 	__builtin_memcpy(eth->h_source, fib.smac, ETH_ALEN);
 	step_hop_limit(ctx, work);
 	work->out = fib.ifindex;
-	return ends(COUNT_forward, XDP_REDIRECT);
+	return COUNT_forward;
+}
+
+/* Counts what `send_on` said, and is the verdict. */
+INLINE int sent_on(enum counter how)
+{
+	return ends(how, how == COUNT_forward ? XDP_REDIRECT : XDP_PASS);
+}
+
+INLINE int forward_here(struct xdp_md *ctx, struct work *work)
+{
+	return sent_on(send_on(ctx, work));
 }
 
 /*

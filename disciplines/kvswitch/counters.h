@@ -9,5 +9,6 @@
 	X(72, replica_update, "write of a key that has replicas, sent to one of them as well")         \
 	X(73, replica_round, "write of a key that has replicas, sent round as well, to be sent to the next") \
 	X(74, replica_confirm, "word of a store that its replica may be read, taken")                  \
-	X(75, replica_drop, "word of a store that it has no replica any more, taken")
+	X(75, replica_drop, "word of a store that it has no replica any more, taken")                   \
+	X(135, replica_skip, "write of a key that has replicas, not sent to one of them, to which only the kernel knows the way: the next one is sent it")
 /* clang-format on */

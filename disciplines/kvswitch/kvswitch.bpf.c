@@ -230,6 +230,17 @@ STEP int kvswitch(struct xdp_md *ctx)
 }
 
 /*
+ * An update whose way only the kernel knows, with others to come after it: a packet is passed or
+ * sent round, not both. The replica is called by its home instead, as if the update was lost.
+ */
+INLINE int skip_replica(struct xdp_md *ctx, struct work *work)
+{
+	count(COUNT_replica_skip);
+	work->round = 0; /* a clone does not count them */
+	return recirculate_by(ctx, work, round_for_copies(work->hash[0]), 1);
+}
+
+/*
  * A write came round, or the update that it became: it becomes the update of the next replica, and
  * goes to that. `node` says how far it is.
  */
@@ -239,6 +250,7 @@ STEP int kvswitch_update(struct xdp_md *ctx)
 	struct found found = {};
 	if (!work)
 		return XDP_DROP;
+	address_to_far_end(ctx);
 	if (!find_given(work, &found))
 		return ends(COUNT_round_gone, XDP_DROP);
 	const struct replicas *key = replicas_of(&found, work);
@@ -253,10 +265,14 @@ STEP int kvswitch_update(struct xdp_md *ctx)
 	work->header.op = OP_REPLICA_UPDATE;
 	if (!send_to(ctx, work, &to, WORDS_OF_UPDATE))
 		return ends(COUNT_round_gone, XDP_DROP);
+	bool is_last = turn + 1 >= replicas;
+	enum counter how = send_on(ctx, work);
+	if (how != COUNT_forward && !is_last)
+		return skip_replica(ctx, work);
 	count(COUNT_replica_update);
 	count_update(work, to.place);
-	int verdict = forward(ctx, work);
-	if (verdict != XDP_REDIRECT || turn + 1 >= replicas)
+	int verdict = sent_on(how);
+	if (is_last)
 		return verdict;
 	const void *pair = find_loop(work);
 	return pair ? round_too(pair) : verdict;

@@ -164,7 +164,8 @@ static void own_check_round(const struct passage *p)
 	const struct view *in = &p->before, *out = &p->after;
 	struct replicas *key = record_for(in);
 	if (!p->moved.of[COUNT_replica_update]) {
-		demand(p->verdict != XDP_REDIRECT, "what is no update ends");
+		demand(p->verdict != XDP_REDIRECT || p->moved.of[COUNT_replica_skip],
+		       "what is no update ends");
 		return;
 	}
 	demand(key, "only what has replicas is sent to them");

@@ -228,6 +228,7 @@ const COUNTERS: &[(u32, &str)] = &[
     (132, "order_relaxed"),
     (133, "wake_parts"),
     (134, "drop_part_over"),
+    (135, "replica_skip"),
 ];
 
 #[test]

@@ -7,6 +7,7 @@ pub use harness::Message;
 pub use harness::World;
 use harness::{
     SeenFrame, Switch, Verdict,
+    frame::MAC_THERE,
     message::address,
     story::{Story, check},
     switch::{ROAD_MAC, mac_on_road, on_roads, tenant},
@@ -38,6 +39,8 @@ pub const ALSO: wire::Secret = wire::Secret([0xa1; 16]);
 pub const KEY: &[u8] = b"key0000000000042";
 pub const THRESHOLD: u32 = 4;
 pub const KVSWITCH: u32 = 3;
+/// As in `bpf/recirculate.h`.
+const RECIRCULATION_MAC: [u8; 6] = [0x02, 0x73, 0x68, 0x6f, 0x72, 0x74];
 
 /// Stores by holder id: [`HOME`] is where requests go; `A`, `B` and `C` are others, `SIX` has an
 /// IPv6 address, nobody knows the Ethernet address of `END`.
@@ -188,6 +191,8 @@ pub enum Leaves {
     Untouched,
     /// As it is for the store, and then the kernel's: nobody knows its Ethernet address.
     Kernels(u16),
+    /// Likewise as an update.
+    KernelsUpdate(u16),
     /// Home, with an epoch of this switch's, and with GRANT or without.
     Stamped { grant: bool },
     /// Home, with an epoch of this switch's and GRANT, beside word that replicas were sent it too.
@@ -288,6 +293,7 @@ impl Leaves {
             Leaves::To(holder) | Leaves::Kernels(holder) => {
                 (host_of(holder), of(holder, was.op, was.flags))
             }
+            Leaves::KernelsUpdate(holder) => Leaves::Update(holder).wanted(asked),
             Leaves::Update(holder) if was.op == Op::DeleteRequest => {
                 (host_of(holder), of(holder, Op::ReplicaUpdate, was.flags.with(Flags::ALL)))
             }
@@ -308,8 +314,10 @@ impl Leaves {
         assert_eq!(seen.to.ip(), address(asked.to.is_ipv6(), host), "where to");
         assert_eq!((seen.vlan, seen.trailer), (asked.vlan, 0));
         assert_eq!(seen.checksum != 0, asked.checksum, "whether it has a sum");
-        if let Leaves::Kernels(_) | Leaves::Untouched = self {
-            assert_eq!(seen.hop_limit, asked.hop_limit);
+        if let Leaves::Kernels(_) | Leaves::KernelsUpdate(_) | Leaves::Untouched = self {
+            // The kernel drops what is for another Ethernet address than came in with it.
+            let came = if hops > 1 { RECIRCULATION_MAC } else { MAC_THERE };
+            assert_eq!((seen.hop_limit, seen.to_mac), (asked.hop_limit + 1 - hops, came));
         } else {
             assert_eq!(seen.hop_limit, asked.hop_limit - hops);
             assert_eq!((seen.from_mac, seen.to_mac), (ROAD_MAC, mac_on_road(host)));
@@ -354,8 +362,13 @@ pub fn run_step(w: &World, number: usize, (packet, leaves, counts): &Step) {
             0 => w.switch.run(&frame, None),
             _ => w.switch.run_round(&frame),
         };
-        goes_on = run.moved.contains_key("replica_round");
+        let only_round = run.moved.contains_key("recirculate");
+        goes_on = only_round || run.moved.contains_key("replica_round");
         moved.extend(run.moved);
+        if only_round {
+            frame = run.frame;
+            continue;
+        }
         if run.verdict == Verdict::Drop {
             break;
         }
@@ -399,7 +412,7 @@ impl Story for Row {
             assert_eq!(is, (sent, replied), "load of store {store}");
             let leave = self.steps.iter().flat_map(|(_, leaves, _)| *leaves);
             let its = leave.filter(
-                |leaves| matches!(leaves, Leaves::Update(to) if usize::from(host_of(*to)) == store + 2),
+                |leaves| matches!(leaves, Leaves::Update(to) | Leaves::KernelsUpdate(to) if usize::from(host_of(*to)) == store + 2),
             );
             assert_eq!(updates, its.count() as u64, "updates of store {store}");
         }

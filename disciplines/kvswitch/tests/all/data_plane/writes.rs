@@ -104,6 +104,44 @@ const WRITES: &[Row] = &[
             &["write", "write_invalidated", "pass_no_neighbour"],
         )])
         .loads(&[(END, 1, 0)]),
+    Row::of("the last replica without a neighbour's address is sent its update by the kernel")
+        .given(|w| hot(w, &[A, END], &[]))
+        .steps(&[(
+            |_| write(),
+            &[ToAll, Update(A), KernelsUpdate(END)],
+            &[
+                "write",
+                "write_invalidated",
+                "forward",
+                "replica_round",
+                "replica_update",
+                "forward",
+                "replica_round",
+                "replica_update",
+                "pass_no_neighbour",
+            ],
+        )])
+        .loads(&[(HOME, 1, 0), (A, 1, 0), (END, 1, 0)]),
+    Row::of("one before others is passed over, and called by its home")
+        .given(|w| hot(w, &[END, A, B], &[]))
+        .steps(&[(
+            |_| write(),
+            &[ToAll, Update(A), Update(B)],
+            &[
+                "write",
+                "write_invalidated",
+                "forward",
+                "replica_round",
+                "replica_skip",
+                "recirculate",
+                "replica_update",
+                "forward",
+                "replica_round",
+                "replica_update",
+                "forward",
+            ],
+        )])
+        .loads(&[(HOME, 1, 0), (A, 1, 0), (B, 1, 0)]),
     Row::of("over IPv6, every replica of several turns")
         .given(|w| hot(w, &[SIX, A, B], &[A]))
         .steps(&[(
