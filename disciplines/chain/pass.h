@@ -5,8 +5,6 @@
 #include "write.h"
 
 #define ROUNDS 4 /* that a version waits for the one before it */
-#define NACK_SHIFT 16
-#define NACK_LEAST 3 /* steps of 2^16 ns: one word in 200 us */
 
 /* A message between members, and what is here of what it is about. */
 struct message {
@@ -148,13 +146,6 @@ INLINE int pass_on(struct xdp_md *ctx, struct work *work, const struct here *her
 	make_peer_header(work, here, write->seq);
 	count(COUNT_order_pass);
 	return send_peer(ctx, work, here, peer, here->is.place + 1);
-}
-
-/* Whether nobody said so of this key lately. */
-INLINE bool may_nack(struct record *record)
-{
-	__u32 now = fine_clock_ns() >> NACK_SHIFT, was = READ_ONCE(record->nack);
-	return now - was >= NACK_LEAST && compare_and_swap(&record->nack, was, now) == was;
 }
 
 /* Something before it has not come: it may be on its way, or it is asked for. */

@@ -181,8 +181,9 @@ INLINE int read_at_tail(struct xdp_md *ctx, struct work *work, struct here *here
 		return read_on(ctx, work, here, 0, here->is.place - 1, false);
 	if ((!is_clean || here->view->protocol != NETCRAQ) && is_held(work, here))
 		return try_again(ctx, work, here, COUNT_order_held);
+	/* A client can claim to be a member, too. */
 	if (work->header.node && version_in(work) > seen->last)
-		tell = TELL_PREDECESSOR;
+		tell = may_nack(spot->record) ? TELL_PREDECESSOR : 0;
 	else if (work->header.node && (work->header.flags & FLAG_ALL))
 		tell = bpf_ntohs(work->header.node) & TELL_SLOT;
 	return answer_seen(ctx, work, here, spot, seen, tell);

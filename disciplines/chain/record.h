@@ -89,6 +89,16 @@ INLINE void session_key(const struct work *work, __u64 key[2])
 	key[1] = client >> 48;
 }
 
+#define NACK_SHIFT 16
+#define NACK_LEAST 3 /* steps of 2^16 ns: one word in 200 us */
+
+/* Whether nobody said of this key lately that something is missing. */
+INLINE bool may_nack(struct record *record)
+{
+	__u32 now = fine_clock_ns() >> NACK_SHIFT, was = READ_ONCE(record->nack);
+	return now - was >= NACK_LEAST && compare_and_swap(&record->nack, was, now) == was;
+}
+
 /* Bytes that a version takes: src/record.rs has the same. */
 INLINE __u32 stride_of(const struct record *record)
 {

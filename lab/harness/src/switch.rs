@@ -152,7 +152,7 @@ fn run_native(
     run: impl FnOnce(&mut Cpu, &mut Frame, u64) -> native::Verdict,
 ) -> Verdict {
     let mut frame = Frame::new(frame);
-    let now_ns = Clock::Boot.now_ns();
+    let now_ns = MOMENT_NS.get().unwrap_or_else(|| Clock::Boot.now_ns());
     let mut cpu = cpu.lock().expect("no run panicked");
     let verdict = run(&mut cpu, &mut frame, now_ns);
     out.clear();
@@ -167,6 +167,16 @@ fn run_native(
 
 thread_local! {
     static NATIVE: Cell<bool> = const { Cell::new(false) };
+    static MOMENT_NS: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// All that `work` runs on this thread in switches in this process comes at this time of the boot
+/// clock.
+pub fn at_moment<R>(now_ns: u64, work: impl FnOnce() -> R) -> R {
+    MOMENT_NS.set(Some(now_ns));
+    let result = work();
+    MOMENT_NS.set(None);
+    result
 }
 
 /// What `work` makes of switches on this thread are ones in this process, instead of the kernel's.

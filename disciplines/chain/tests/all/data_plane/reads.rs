@@ -1,5 +1,8 @@
 //! Reads.
 
+use dataplane::native::Clock;
+use harness::switch::{at_moment, in_this_process, on_roads};
+
 use super::net::*;
 
 fn a_key_without_an_item_is_not_there() {
@@ -168,6 +171,24 @@ fn a_member_answers_what_passes_by_if_it_may() {
     assert_eq!(came[0].from.ip(), host(2, false));
     let came = net.send_by(1, net.write(0, b"three"));
     assert_eq!((came.len(), came[0].header.version), (1, 3));
+}
+
+/// Whoever asks says that another switch has sent the read on, which knows of newer versions.
+fn made_up_versions() {
+    let net = Net::ready(2, 2);
+    net.ask(net.write(0, b"one"));
+    let ask_for_newer = |_| {
+        let read = net.read(1).version(99).with(|read| read.header.node = 1);
+        assert_eq!(net.ask(read).header.version, 1);
+        net.count("order_nack")
+    };
+    let nacks: u64 = at_moment(Clock::Boot.now_ns(), || (0..50).map(ask_for_newer).sum());
+    assert_eq!(nacks, 1);
+}
+
+#[test]
+fn of_made_up_versions_a_tail_asks_the_member_before_it_as_seldom_as_of_lost_ones() {
+    on_roads(|| in_this_process(made_up_versions));
 }
 
 #[test]
