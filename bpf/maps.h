@@ -364,12 +364,17 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } work_area SEC(".maps");
 
-INLINE void count(enum counter which)
+INLINE void count_by(enum counter which, __u64 by)
 {
 	__u32 key = which;
 	__u64 *value = bpf_map_lookup_elem(&counters, &key);
 	if (value)
-		*value += 1;
+		*value += by;
+}
+
+INLINE void count(enum counter which)
+{
+	count_by(which, 1);
 }
 
 /* No counter: nothing speaks against it. */

@@ -43,6 +43,7 @@ INLINE void take_orbit(struct orbit *orbit, __u64 item, __u64 shape, __u64 word,
 		count(COUNT_round_lost);
 	}
 	if (orbit->item != item || orbit->shape != shape) {
+		count_by(COUNT_wait_gone, orbit->waiting);
 		orbit->first = orbit->waiting = orbit->lost = 0;
 		orbit->item = item;
 		orbit->shape = shape;
@@ -390,8 +391,10 @@ INLINE int came_round(struct xdp_md *ctx, struct work *work, const struct config
 		return go_on(ctx, work, place);
 	}
 	const void *pair = find_pair(one->port, round_for_copies(place));
-	if (!pair)
+	if (!pair) {
+		count(COUNT_wait_gone);
 		return go_on(ctx, work, place);
+	}
 	make_answer(work, config, work->value_len, version, expiry_ns);
 	work->header.epoch = name_packet(config, place, generation);
 	work->flags |= orbit->unfinished;

@@ -133,9 +133,21 @@ INLINE __u32 first_of_set(__u64 shape)
 	return (shape * 0x9e3779b97f4a7c15ULL >> 48 & (SETS - 1)) * WAYS;
 }
 
+/* The first place of a set by which nothing goes round, whoever waits there; ORBITS: none is so. */
+INLINE __u32 find_left(__u32 first, __u64 now_ns)
+{
+	for (__u32 i = 0; i < WAYS; i++) {
+		const struct orbit *orbit = orbit_at(first + i);
+		if (orbit && !goes_round(orbit, now_ns))
+			return first + i;
+	}
+	return ORBITS;
+}
+
 /*
- * The place of this item's value, or one that it may take; ORBITS: others that go round have them
- * all. Looked at once by the verifier, which would go through all places for each way to here.
+ * The place of this item's value, or one that it may take, at best where nobody waits; ORBITS:
+ * others that go round have them all. Looked at once by the verifier, which would go through all
+ * places for each way to here.
  */
 WHOLE __u32 find_place(__u64 item, __u64 shape, __u64 now_ns)
 {
@@ -146,10 +158,10 @@ WHOLE __u32 find_place(__u64 item, __u64 shape, __u64 now_ns)
 			break;
 		if (orbit->item == item && orbit->shape == shape)
 			return first + i;
-		if (free == ORBITS && !goes_round(orbit, now_ns))
+		if (free == ORBITS && !READ_ONCE(orbit->waiting) && !goes_round(orbit, now_ns))
 			free = first + i;
 	}
-	return free;
+	return free == ORBITS ? find_left(first, now_ns) : free;
 }
 
 /*

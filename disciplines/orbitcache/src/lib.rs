@@ -47,7 +47,7 @@ pub const REGISTRATION: Registration = Registration {
     totals: Totals {
         hits: &["wake", "wake_parts", "hit_round"],
         overflows: &["wait_full"],
-        misses: &["wait_late", "wait_no_room"],
+        misses: &["wait_late", "wait_no_room", "wait_gone"],
         // What goes round for one read in parts ends with it.
         rounds_begun: &["wake", "wake_grant"],
         rounds_ended: &["round_stale", "round_gone", "round_lapsed", "round_lost", "round_parked"],

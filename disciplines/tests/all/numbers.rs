@@ -229,6 +229,7 @@ const COUNTERS: &[(u32, &str)] = &[
     (133, "wake_parts"),
     (134, "drop_part_over"),
     (135, "replica_skip"),
+    (136, "wait_gone"),
 ];
 
 #[test]

@@ -214,6 +214,38 @@ fn who_has_few_orbits_takes_one_of_whoever_has_many() {
     harness::switch::in_this_process(all_orbits_are_one_tenants);
 }
 
+/// A value that a read waits for is evicted, and comes back after those of so many other keys.
+fn somebody_waits_in_the_place_of_an_evicted_value(others: u64) -> Orbit {
+    let mut o = Orbit::new();
+    o.w.cached(SIGNED, KEY, V);
+    (1..=2).for_each(|number| o.send(read(SIGNED, number)));
+    evict(&o.w);
+    o.turn();
+    assert_eq!((o.count("wait"), o.count("round_gone")), (1, 1));
+    for number in 0..others {
+        let key = format!("other{number:011}").into_bytes();
+        o.w.cached(SIGNED, &key, b"short");
+        o.send(Message::read(SIGNED, &key).padded(8).numbered(1_000 + number));
+    }
+    o.w.cached(SIGNED, KEY, V);
+    o.send(read(SIGNED, 3));
+    o.turn();
+    o
+}
+
+fn whoever_waits_keeps_its_place_as_long_as_others_are_free() {
+    let o = somebody_waits_in_the_place_of_an_evicted_value(48);
+    assert_eq!((o.count("wake"), o.count("hit_round"), o.count("wait_gone")), (1 + 48 + 1, 1, 0));
+    let o = somebody_waits_in_the_place_of_an_evicted_value(320);
+    assert_eq!((o.count("hit_round"), o.count("wait_gone")), (0, 1), "and is counted");
+}
+
+#[test]
+fn a_place_where_somebody_waits_is_taken_last() {
+    whoever_waits_keeps_its_place_as_long_as_others_are_free();
+    harness::switch::in_this_process(whoever_waits_keeps_its_place_as_long_as_others_are_free);
+}
+
 /// What a packet that goes round must not answer any more.
 const STALE: &[Row] = &[
     cached("a write ends what goes round, and nobody who waits gets the old value")
