@@ -291,7 +291,7 @@ struct {
 /*
  * Count-min sketch, Bloom filter and shares of reports of one CPU. Each cell is tagged with the low
  * bits of the window it was last written in, so that a new window needs no clearing: a cell of
- * another window counts as zero.
+ * another window counts as zero. Before the same bits come again, the agent makes it zero.
  */
 struct sketch {
 	__u16 row[SKETCH_ROWS][SKETCH_COLUMNS]; /* 4 bits of window over 12 bits of count */
@@ -304,8 +304,8 @@ struct sketch {
 	__u32 reports_of_all;
 	__u32 unused;
 	/*
-	 * The latest reads of a key: 16 bits of its hash, the low 8 of a stretch of time's number,
-	 * 8 of count.
+	 * The latest reads of a key: 16 bits of its hash and of a stretch of time's number, the low
+	 * 8 of that, 8 of count.
 	 */
 	__u32 burst[BURST_CELLS];
 };

@@ -177,7 +177,8 @@ INLINE __u32 count_burst(const struct work *work, const struct miss *miss)
 	if (!miss->sketch)
 		return 0;
 	__u32 *cell = &miss->sketch->burst[miss->mixed & (BURST_CELLS - 1)];
-	__u32 key = (miss->mixed >> 32 & 0xffff0000) | (work->now_ns >> BURST_SHIFT & 0xff) << 8;
+	/* The low bits of a stretch's number come again after 17 s: the others change the hash. */
+	__u32 key = (miss->mixed >> 32 & 0xffff0000) ^ (__u32)(work->now_ns >> BURST_SHIFT) << 8;
 	__u32 before = *cell, reads = (before & ~0xffU) == key ? before & 0xff : 0;
 	if (reads < 0xff)
 		reads++;

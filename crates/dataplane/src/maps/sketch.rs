@@ -12,6 +12,7 @@ use crate::{
     layout::{
         Config, PIPE_SLOTS, Pipe, SKETCH_COLUMNS, SKETCH_EXACT, SKETCH_MOST, SKETCH_STEP, Sketch,
     },
+    writes::{Atomic, Word},
 };
 
 /// The map that those objects share which count keys in pipes.
@@ -44,6 +45,42 @@ fn steps_in(cell: u32, window: u32) -> u32 {
 fn reads_of(steps: u32) -> u64 {
     let coarse = steps.saturating_sub(SKETCH_EXACT);
     (steps - coarse + coarse * SKETCH_STEP).into()
+}
+
+/// Windows until every cell of a sketch was looked at: fewer than the marks in the cells tell
+/// apart.
+const LOOKS: usize = 8;
+
+/// Of these cells those are made zero, as this window begins, whose turn it is and which were
+/// written in another one.
+fn clear<A: Atomic>(cells: &[Word<A>], window: u32, is_of_it: impl Fn(A::Plain) -> bool)
+where
+    A::Plain: Copy + Default + PartialEq,
+{
+    let zero = A::Plain::default();
+    let mut turns = cells.chunks(cells.len().div_ceil(LOOKS));
+    for cell in turns.nth(window as usize % LOOKS).unwrap_or_default() {
+        let is = cell.load(Relaxed);
+        if is != zero && !is_of_it(is) {
+            // Where it is another by now a program has written it, in this window.
+            let _ = cell.compare_exchange(is, zero, Relaxed, Relaxed);
+        }
+    }
+}
+
+/// A window begins: cells become zero before their mark comes again, which would make what they
+/// counted a later window's.
+pub(crate) fn forget_old(per_cpu: &SharedArray<Sketch>, window: u32) {
+    for cpu in 0..per_cpu.len() {
+        let sketch: &Sketch = per_cpu.at(cpu);
+        for row in &sketch.row {
+            clear(row, window, |cell| u32::from(cell) >> 12 == window & 0xf);
+        }
+        clear(&sketch.bloom, window, |cell| u32::from(cell) == window % 255 + 1);
+        for reports in [&sketch.reports[..], std::slice::from_ref(&sketch.reports_of_all)] {
+            clear(reports, window, |cell| cell >> 24 == window & 0xff);
+        }
+    }
 }
 
 impl Sketches {

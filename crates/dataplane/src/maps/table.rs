@@ -15,13 +15,13 @@ use wire::{Epoch, KeyHash};
 
 use super::{
     backing::Backing, cells::Place, clock::Clock, grace::Grace, mapped::SharedArray,
-    tenant::hash_salt,
+    sketch::forget_old, tenant::hash_salt,
 };
 use crate::{
     Error,
     layout::{
         BUCKET_SLOTS, Bucket, CELL_BYTES, Config, GIVEN_MAX, ITEM_CELLS, Item, LAST_EPOCH, LAYOUT,
-        LOCKED_BY_AGENT, NO_LEASE, PAGE_START_CELLS, Page, PageHits, SourceCheck,
+        LOCKED_BY_AGENT, NO_LEASE, PAGE_START_CELLS, Page, PageHits, Sketch, SourceCheck,
     },
     writes::{Word8, Word32, Word64},
 };
@@ -34,6 +34,7 @@ pub struct Table {
     pages: SharedArray<Page>,
     hits: SharedArray<PageHits>,
     locks: SharedArray<Word32>,
+    sketches: SharedArray<Sketch>,
     cpus: usize,
     grace: Grace,
     waits: AtomicU64,
@@ -148,6 +149,7 @@ impl Table {
         let cpus = hits.len() / pages.len();
         Ok(Table {
             locks: at.mapped("bucket_locks")?,
+            sketches: at.mapped("sketches")?,
             config: at.mapped("config")?,
             pages,
             buckets,
@@ -238,7 +240,9 @@ impl Table {
 
     /// Begins the next statistics window; what was counted before no longer counts.
     pub fn next_window(&self) -> u32 {
-        self.config.at(0).window.fetch_add(1, Relaxed) + 1
+        let window = self.config.at(0).window.fetch_add(1, Relaxed).wrapping_add(1);
+        forget_old(&self.sketches, window);
+        window
     }
 
     /// Pages that there are.

@@ -1,10 +1,14 @@
 //! Keys that are read often get an item of a blank, and the answer to the read that made it fills
 //! it.
 
-use dataplane::{BlankOutcome, Cells, Place, Probation, TenantEntry};
+use dataplane::{BlankOutcome, Cells, Place, Probation, TenantEntry, native::Clock};
 use wire::{Epoch, Flags, Op, Packet};
 
-use harness::{Message, Run, SeenFrame, Switch, Verdict, message::secret_of};
+use harness::{
+    Message, Run, SeenFrame, Switch, Verdict,
+    message::secret_of,
+    switch::{at_moment, in_this_process},
+};
 
 use super::world::*;
 
@@ -81,6 +85,22 @@ impl Trials {
 
 fn is_hit(run: &Run) -> bool {
     run.verdict == Verdict::Tx && run.moved.get("hit") == Some(&1)
+}
+
+/// The numbers of stretches of 67 ms come again after 256 of them.
+#[test]
+fn reads_of_seventeen_seconds_ago_are_of_no_burst() {
+    in_this_process(|| {
+        let trials = Trials::new(1);
+        let now_ns = Clock::Boot.now_ns();
+        let begins = |later_ns| {
+            let run = || trials.run(&Message::read(SIGNED, KEY));
+            at_moment(now_ns + later_ns, run).moved.contains_key("probation")
+        };
+        let later_ns = 256 << 26;
+        let reads = [0, 0, later_ns, later_ns, later_ns].map(begins);
+        assert_eq!(reads, [false, false, false, false, true]);
+    });
 }
 
 #[test]

@@ -97,6 +97,29 @@ fn keys_that_share_a_cell_are_taken_for_one_another_rarely() {
     assert!(more < 2_000, "{more}");
 }
 
+/// The marks of windows come again after 16 of them.
+#[test]
+fn what_was_counted_in_a_window_does_not_count_in_another_with_its_mark() {
+    in_both_worlds(|w| {
+        let next = |windows| (0..windows).for_each(|_| _ = w.switch.table.next_window());
+        let read = |times| {
+            (0..times)
+                .for_each(|_| _ = w.switch.run(&Message::read(SIGNED, KEY).frame().bytes(), None))
+        };
+        let hash = secret_of(SIGNED).key_hash(SIGNED, KEY);
+        report_from(&w, &[(SIGNED, 3)]);
+        next(5);
+        for windows in [16, 32] {
+            read(4);
+            assert_eq!(drained(&w).len(), 1);
+            next(windows);
+            read(1);
+            assert_eq!(w.switch.sketches.estimate(SIGNED, hash, w.switch.table.window()), 1);
+            assert_eq!(drained(&w), []);
+        }
+    });
+}
+
 #[test]
 fn each_tenant_has_its_own_threshold() {
     let w = world();
@@ -272,6 +295,17 @@ fn a_tenant_that_reports_everything_leaves_the_others_their_share() {
         }
         assert!(drained(&w).len() > 80);
         w.switch.table.next_window();
+        w.send_as("hot_report", Message::read(SIGNED, &numbered_key(ends)));
+    });
+}
+
+/// There are 256 of these marks.
+#[test]
+fn reports_of_a_window_are_no_part_of_the_share_in_another_with_its_mark() {
+    in_both_worlds(|w| {
+        report_from(&w, &[(SIGNED, 1)]);
+        let ends = report_until(&w, SIGNED, "hot_report_share").expect("a share");
+        (0..256).for_each(|_| _ = w.switch.table.next_window());
         w.send_as("hot_report", Message::read(SIGNED, &numbered_key(ends)));
     });
 }
