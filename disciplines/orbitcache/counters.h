@@ -17,6 +17,6 @@
 	X(47, round_parked, "value that nobody waited for: no longer sent round, and kept in the cache") \
 	X(56, read_part, "read of a part of a value that does not go round here; a grant was asked for") \
 	X(133, wake_parts, "answered with the first part of a value that is kept in parts; the others come round after it") \
-	X(134, drop_part_over, "part that came round for the next one, which is gone, invalid or replaced: dropped") \
+	X(134, drop_part_over, "part that came round for the next one, which is gone, invalid, being written or replaced, or whose port is gone: dropped") \
 	X(136, wait_gone, "waited for a value whose place another one took, or by a port that is gone: not answered")
 /* clang-format on */

@@ -150,14 +150,13 @@ OUTLINE int keep_part(struct xdp_md *ctx, struct work *work, __u64 word, __u32 s
 }
 
 /*
- * CONTINUE: the part stands in the packet, the answer's header in `work`, to be sent by `send_back`
+ * NOTHING: the part stands in the packet, the answer's header in `work`, to be sent by `send_back`
  * with these two. The copy is checked after it was made: item and part still are what they were
- * when `objection` had none. Otherwise what speaks against it was counted, and the packet's padding
- * is zeros.
+ * when `objection` had none. Otherwise what speaks against it, and the packet's padding is zeros.
  */
-INLINE int load_part(struct xdp_md *ctx, struct work *work, const struct config *config,
-		     const struct found *found, struct part *kept, __u64 word, __u32 *payload_len,
-		     __u32 *value_sum)
+INLINE enum counter load_part(struct xdp_md *ctx, struct work *work, const struct config *config,
+			      const struct found *found, struct part *kept, __u64 word,
+			      __u32 *payload_len, __u32 *value_sum)
 {
 	const struct item *item = found->item;
 	__u32 seq = READ_ONCE(kept->seq);
@@ -171,16 +170,16 @@ INLINE int load_part(struct xdp_md *ctx, struct work *work, const struct config 
 	if (!make_room(ctx, work, *payload_len) ||
 	    bpf_xdp_store_bytes(ctx, work->kv + KV_HEADER_LEN + work->key_len, kept->bytes, len) <
 		    0)
-		return ends(COUNT_bypass_no_room, XDP_DROP);
+		return COUNT_bypass_no_room;
 	barrier();
 	if ((seq & 1) || READ_ONCE(kept->seq) != seq || READ_ONCE(item->word) != word || !same) {
 		restore_padding(ctx, work, len);
-		return ends(COUNT_bypass_torn, XDP_DROP);
+		return COUNT_bypass_torn;
 	}
 	WRITE_ONCE(kept->used_ns, work->now_ns);
 	make_answer(work, config, len, version, expiry_ns);
 	work->header.total = bpf_htonl(total);
-	return CONTINUE;
+	return NOTHING;
 }
 
 /*
@@ -226,8 +225,12 @@ INLINE int answer_part(struct xdp_md *ctx, struct work *work, const struct confi
 {
 	__u32 payload_len = 0, value_sum = 0;
 	bool all = wants_all(work);
-	if (load_part(ctx, work, config, found, kept, word, &payload_len, &value_sum) != CONTINUE)
+	enum counter why =
+		load_part(ctx, work, config, found, kept, word, &payload_len, &value_sum);
+	if (why != NOTHING) {
+		count(why);
 		return forward(ctx, work);
+	}
 	__u32 port = ctx->ingress_ifindex;
 	const void *pair = all ? pair_of_more(work, found, word, port) : NULL;
 	say_more(work, config, pair, port);
@@ -259,12 +262,12 @@ INLINE int next_part(struct xdp_md *ctx, struct work *work, const struct config 
 	if (!kept || item->version != bpf_be64_to_cpu(work->header.version))
 		return ends(COUNT_drop_part_over, XDP_DROP);
 	work->header.part = bpf_htons(part);
-	if (load_part(ctx, work, config, &found, kept, word, &payload_len, &value_sum) != CONTINUE)
-		return XDP_DROP;
+	if (load_part(ctx, work, config, &found, kept, word, &payload_len, &value_sum) != NOTHING)
+		return ends(COUNT_drop_part_over, XDP_DROP);
 	const void *pair = pair_of_more(work, &found, word, port);
 	say_more(work, config, pair, port);
 	if (!rewrite_packet(ctx, work, payload_len, value_sum, ONWARDS))
 		return ends(COUNT_drop_refused, XDP_DROP);
-	count(COUNT_hit_round);
-	return pair ? clone_to(pair) : bpf_redirect_map(&ports, port, XDP_DROP);
+	int verdict = pair ? clone_to(pair) : bpf_redirect_map(&ports, port, XDP_DROP);
+	return ends(verdict == XDP_REDIRECT ? COUNT_hit_round : COUNT_drop_part_over, verdict);
 }

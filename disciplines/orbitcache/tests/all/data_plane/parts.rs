@@ -39,6 +39,23 @@ const WHOLE: &[&str] = &[
     "fetch_reply",
 ];
 
+/// Somebody is writing this part all the time.
+fn keep_busy(o: &mut Orbit, number: u16) {
+    const PARTS: &str = "orbitcache_parts";
+    const WHERE: usize = 16;
+    let switch = &o.w.switch;
+    let kept = (0..).zip(switch.elements(PARTS));
+    let its = (4 * number).to_ne_bytes();
+    let mut kept = kept.filter(|(_, part)| part[8..16] != [0; 8] && part[WHERE..WHERE + 2] == its);
+    let (place, mut part) = kept.next().expect("it is kept");
+    part[0] |= 1; // `seq`
+    switch.backing().set_element(PARTS, place, &part).expect("writable");
+}
+
+/// In a frame of IPv4 that goes round to bring the next part: the last byte of the number of the
+/// port that it leaves by, which is its header's epoch.
+const PORT_OF_ROUND: usize = 14 + 20 + 8 + 63;
+
 fn write(o: &mut Orbit) {
     o.write(SIGNED);
 }
@@ -223,6 +240,23 @@ const ALL_STALE: &[Row] = &[
             (|o| o.send(read_all(SIGNED, 1)), &["wake_parts"]),
             (write, WRITE),
             (|o| part(o, 0), KEPT),
+            (Orbit::turn, &["drop_part_over"]),
+        ])
+        .answered(&[(1, PARTS[0])]),
+    Row::of("the next part is just being written")
+        .steps(&[
+            (whole, WHOLE),
+            (|o| o.send(read_all(SIGNED, 1)), &["wake_parts"]),
+            (|o| keep_busy(o, 1), &[]),
+            (Orbit::turn, &["drop_part_over"]),
+            (|o| o.send(read_part(2, 4)), &["bypass_torn", "pass_local"]),
+        ])
+        .answered(&[(1, PARTS[0])]),
+    Row::of("its client's port is gone")
+        .steps(&[
+            (whole, WHOLE),
+            (|o| o.send(read_all(SIGNED, 1)), &["wake_parts"]),
+            (|o| o.round[0][PORT_OF_ROUND] = 77, &[]),
             (Orbit::turn, &["drop_part_over"]),
         ])
         .answered(&[(1, PARTS[0])]),
