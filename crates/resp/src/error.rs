@@ -6,6 +6,10 @@ pub enum ProtocolError {
     /// A command on a line that does not end.
     #[error("Protocol error: too big inline request")]
     InlineTooBig,
+    /// A command on a line with a byte 0, where Redis finds no end of the line, or none of what
+    /// follows: nobody can tell what it would carry out.
+    #[error("Protocol error: zero byte in inline request")]
+    InlineZero,
     /// A line with quotes that do not end, or go on without a space.
     #[error("Protocol error: unbalanced quotes in request")]
     Quotes,

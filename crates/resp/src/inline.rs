@@ -13,8 +13,6 @@ pub(crate) fn split(
     text: &mut Vec<u8>,
     spans: &mut Vec<Span>,
 ) -> Result<(), ProtocolError> {
-    // The byte 0 ends a line of C.
-    let line = line.split(|byte| *byte == 0).next().unwrap_or_default();
     let mut rest = line.iter().copied().peekable();
     loop {
         while rest.next_if(|byte| is_space(*byte)).is_some() {}

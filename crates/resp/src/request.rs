@@ -200,7 +200,7 @@ impl RequestParser {
     }
 
     fn inline(&mut self, buffer: &[u8]) -> Result<Option<Front>, ProtocolError> {
-        let Some(at) = memchr::memchr(b'\n', &buffer[self.searched..]) else {
+        let Some(at) = memchr::memchr2(b'\n', 0, &buffer[self.searched..]) else {
             self.searched = buffer.len();
             return if self.searched > MAX_LINE {
                 Err(ProtocolError::InlineTooBig)
@@ -208,6 +208,10 @@ impl RequestParser {
                 Ok(None)
             };
         };
+        // To Redis, whose lines are C's, such a line never ends: passed on it would be waited for.
+        if buffer[self.searched + at] == 0 {
+            return Err(ProtocolError::InlineZero);
+        }
         let end = self.searched + at;
         let line = &buffer[..end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);

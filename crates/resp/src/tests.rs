@@ -47,7 +47,6 @@ const GOOD: &[Good] = &[
     (b"*2\r\n$3\r\nGET\r\n$2\r\n\r\n\r\n*1\r\n$0\r\n\r\n", &[&[b"GET", b"\r\n"], &[b""]]),
     (b"*0\r\n*-1\r\n*-7\r\n\r\n \r\n\nPING\r\n", &[&[b"PING"]]),
     (b"set a 'b c' \"\\x41\\n\\q\\xg\"\n", &[&[b"set", b"a", b"b c", b"A\nqxg"]]),
-    (b"GET a\0b c\r\n", &[&[b"GET", b"a"]]),
     (b"GET a\x0bb\r\n", &[&[b"GET", b"a\x0bb"]]),
     (b"echo 'it\\'s'\r\n", &[&[b"echo", b"it's"]]),
     // What stands in the place of a line's end is not looked at, as in Redis.
@@ -65,6 +64,9 @@ const BAD: &[(&str, ProtocolError)] = &[
     ("*1\r\n$x\r\n", ProtocolError::Length),
     ("*1\r\n$1001\r\n", ProtocolError::Length),
     ("*1\r\n$9223372036854775808\r\n", ProtocolError::Length),
+    ("GET a\0b c\r\n", ProtocolError::InlineZero),
+    ("FLUSHALL\0\r\n", ProtocolError::InlineZero),
+    ("\0", ProtocolError::InlineZero),
     ("PING \"a b\r\n", ProtocolError::Quotes),
     ("PING \"a\"b\r\n", ProtocolError::Quotes),
 ];
