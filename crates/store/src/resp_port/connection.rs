@@ -12,6 +12,9 @@
 //! A client outlives its connection to Redis where that has lost nothing but answers: it is told
 //! what became of each command, and those that come while there is no Redis are refused.
 //!
+//! A client that has said its last, or has gone, waits for what Redis owes it, and so do holds. If
+//! Redis answers others and stays silent here, the connection is given up like one that is lost.
+//!
 //! What a client can make grow: bytes that it has sent ([`INPUT_BYTES`], or one command), commands
 //! that are not answered ([`UNANSWERED`]), answers that it does not read (`OUTPUT_BYTES`, and
 //! [`HELD_OUTPUT_BYTES`] while a hold is had).
@@ -29,7 +32,7 @@ use redis::ConnectionAddr;
 use resp::{Class, ReplyScanner};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use super::{
@@ -39,7 +42,7 @@ use super::{
     session::{Movable, Session, Step},
 };
 use crate::{
-    backend::redis as master,
+    backend::redis::{self as master, Upstream},
     ports::{Hold, shrink},
     slot_map::NodeAddress,
 };
@@ -60,6 +63,10 @@ const LINGERS: Duration = Duration::from_secs(5);
 /// Nodes to which a command is sent on, each by the one before.
 const REDIRECTS: usize = 4;
 
+/// How often a Redis may let the time for an answer pass in silence, before it is asked whether it
+/// answers others: see [`silence`].
+const SILENCES: u32 = 4;
+
 /// What ended a connection.
 enum End {
     /// The client has gone, or was sent away.
@@ -79,6 +86,8 @@ pub(super) struct Connection {
     redirection: Redirection,
     /// Over when the node that the connection has moved to is no master any more.
     ceases: Option<BoxFuture<'static, ()>>,
+    /// Over when Redis will not answer what it owes to a client that has said its last.
+    silence: Option<BoxFuture<'static, ()>>,
     /// It is a replica's.
     is_replica: bool,
 }
@@ -95,6 +104,7 @@ impl Connection {
             holds: HoldQueue::default(),
             redirection: Redirection::default(),
             ceases: None,
+            silence: None,
             is_replica: false,
             state,
         }
@@ -110,6 +120,7 @@ impl Connection {
             let mut upstream = self.state.upstream.anew();
             self.master = MasterEnd::new(upstream.address(), upstream.is_secure());
             self.ceases = None;
+            self.silence = None;
             let opened = match self.state.commands.known(self.state.upstream.commands()).await {
                 Ok(()) => self.state.upstream.open(&self.master.at).await,
                 Err(error) => Err(error),
@@ -230,6 +241,7 @@ impl Connection {
             let is_away = self.redirection.is_under_way();
             let must_read = !self.holds.is_empty() || self.client.is_gone;
             let may_read = !is_away && (must_read || self.client.has_room());
+            self.hears_silence(may_read);
             if may_take {
                 self.client.input.reserve(READ_BYTES);
             }
@@ -276,12 +288,14 @@ impl Connection {
                 }
                 result = reads.read_buf(&mut self.master.input), if may_read => match result {
                     Ok(len) if len > 0 => {
+                        self.silence = None;
                         if !self.take_replies() {
                             return End::Master;
                         }
                     }
                     _ => return End::Master,
                 },
+                () = over(&mut self.silence) => return End::Client,
                 result = client_reads.read_buf(&mut self.client.input), if may_take => match result {
                     // What is under way may still be waited for: `echo ... | nc` closes its half
                     // first.
@@ -304,6 +318,20 @@ impl Connection {
         // What it waits for may never come, and nobody waits for it.
         let is_blocked = self.session.is_blocked() && self.holds.is_empty();
         *is_closing && (is_told || is_blocked || mutant(Mutant::HoldForgotten))
+    }
+
+    /// Begins to wait for the end of a Redis's silence, or goes on with that, if Redis owes answers
+    /// that only holds and a client without more to say wait for. Otherwise there is none:
+    /// whoever is there may wait as long as it likes.
+    fn hears_silence(&mut self, may_read: bool) {
+        let unsent = self.waits.as_ref().map_or(0, |waits| waits.count);
+        let is_owed = self.session.unanswered() > unsent;
+        if !(may_read && self.client.is_closing && is_owed) {
+            self.silence = None;
+        } else if self.silence.is_none() {
+            let (upstream, at) = (self.state.upstream.clone(), self.master.at.clone());
+            self.silence = Some(silence(upstream, at).boxed());
+        }
     }
 
     /// Whether more is to be read of what the client sends.
@@ -601,6 +629,19 @@ impl Connection {
                 doubts.extend(detour.doubt().await);
             }
             holds.end_all(&upstream, doubts, forgets).await;
+        }
+    }
+}
+
+/// Over when a Redis that has said nothing all the while will not answer any more: it answers
+/// others, so it is in the midst of nothing, and has had the time for an answer once more after
+/// that. A command may have none, or fewer answers than it has words for; to wait for them would be
+/// to hold its keys for ever.
+async fn silence(upstream: Upstream, at: ConnectionAddr) {
+    loop {
+        sleep(upstream.within() * SILENCES).await;
+        if upstream.answers(&at).await {
+            return sleep(upstream.within()).await;
         }
     }
 }

@@ -231,6 +231,16 @@ impl Upstream {
         matches!(timeout(self.within, ask).await, Ok(Ok(true)))
     }
 
+    /// Whether the server there answers somebody else, so that it is in the midst of no command,
+    /// as of a script. False: it does not, or says that it is.
+    pub async fn answers(&self, at: &ConnectionAddr) -> bool {
+        let ask = async {
+            let (mut connection, _carries) = self.connect(self.info_of(at)).await?;
+            Session::of(&mut connection).await
+        };
+        matches!(timeout(self.within, ask).await, Ok(Ok(_)))
+    }
+
     /// What is said to the server there: to that of a cluster what is said to each. There is but
     /// one otherwise.
     fn info_of(&self, at: &ConnectionAddr) -> ConnectionInfo {

@@ -1,13 +1,18 @@
 //! What becomes of what a client has said of itself, on the connections to Redis that are made for
 //! it one after the other.
 
-use std::io::Read;
+use std::{
+    io::{Read, Write},
+    net::Shutdown,
+    time::Duration,
+};
 
 use store::Config;
+use wire::Status;
 
 use super::{Whole, config};
 use crate::support::{
-    PATIENCE, StoreThread,
+    Client, PATIENCE, StoreThread,
     others::Outsider,
     servers::{redis, redis_command, redis_with, start_at, until},
 };
@@ -53,6 +58,55 @@ fn who_is_no_user_of_the_next_redis_is_sent_away() {
     let _server = start_at(server.stop(), redis_command);
     client.0.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(client.0.read(&mut [0; 64]).unwrap(), 0, "it would be somebody else from here on");
+}
+
+/// Redis finds no end of such a line, and would never answer it.
+#[test]
+fn a_line_with_a_zero_byte_holds_nothing() {
+    let server = redis();
+    let store = StoreThread::start(config(&server));
+    let mut client = Whole::at(store.port.unwrap());
+    let told = client.command("FLUSHALL\0", || {});
+    assert!(told.starts_with(b"-ERR Protocol error"), "{}", told.escape_ascii());
+    drop(client);
+    let mut writer = Client::to(store.address);
+    assert_eq!(writer.write(b"k", b"v").header.status, Status::Ok);
+}
+
+#[test]
+fn what_redis_does_not_answer_is_not_waited_for_when_its_client_has_gone() {
+    let server = redis();
+    let config = Config { backend_within: Duration::from_secs(1), ..config(&server) };
+    let store = StoreThread::start(config);
+    let mut outsider = Outsider::of(&server);
+    let mut client = Whole::at(store.port.unwrap());
+    client.command("GET k", || {});
+    // Whom Redis puts off it does not answer, and others it does.
+    outsider.command("CLIENT PAUSE 1000000 WRITE");
+    client.0.write_all(b"SET k v\r\n").unwrap();
+    until("Redis has it", || outsider.command("INFO clients").contains("blocked_clients:1"));
+    drop(client);
+    until("it is given up", || outsider.command("INFO clients").contains("blocked_clients:0"));
+    outsider.command("CLIENT UNPAUSE");
+    // It has been ended, so its key is free, and has the value of before.
+    let mut other = Whole::at(store.port.unwrap());
+    assert_eq!(other.command("APPEND k w", || {}), b":1\r\n");
+}
+
+/// Of a slow command the answer is waited for, as Redis is in the midst of it.
+#[test]
+fn a_client_that_has_said_its_last_waits_for_a_slow_script() {
+    let server = redis_with(&["--lua-time-limit", "1"]);
+    let config = Config { backend_within: Duration::from_millis(500), ..config(&server) };
+    let store = StoreThread::start(config);
+    let mut client = Whole::at(store.port.unwrap());
+    client.command("GET k", || {});
+    let script = "EVAL \"local to = redis.call('time')[1] + 3 \
+        while tonumber(redis.call('time')[1]) < to do end \
+        return redis.call('set', KEYS[1], 'v')\" 1 k\r\n";
+    client.0.write_all(script.as_bytes()).unwrap();
+    client.0.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.answer("EVAL", || {}), b"+OK\r\n");
 }
 
 #[test]
