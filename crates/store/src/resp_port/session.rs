@@ -365,8 +365,7 @@ impl Session {
                 self.client_reply(words)
             }
             "auth" => self.sent_and_bars(ExpectedAnswer::Auth),
-            // Redis answers nothing to that.
-            "replconf" if is(words, 1, b"ack") => Step::Answered,
+            "replconf" if has_no_answer(words) => Step::Answered,
             name => {
                 self.is_tied = true;
                 self.has_selected |= name == "select";
@@ -762,9 +761,11 @@ fn is(words: Words<'_>, index: usize, word: &[u8]) -> bool {
 /// What a transaction would make of the connection when it is carried out: nobody could tell then
 /// how many answers are to come, or who asks.
 fn changes_session(name: &str) -> bool {
-    const KNOWN: [&str; 8] = [
+    const KNOWN: [&str; 10] = [
         "auth",
         "hello",
+        "monitor",
+        "replconf",
         "subscribe",
         "psubscribe",
         "ssubscribe",
@@ -773,6 +774,13 @@ fn changes_session(name: &str) -> bool {
         "sunsubscribe",
     ];
     KNOWN.contains(&name)
+}
+
+/// Whether Redis answers nothing to a REPLCONF: it looks at each second word until one of these is
+/// for replicas.
+fn has_no_answer(words: Words<'_>) -> bool {
+    let known = [&b"ack"[..], b"getack", b"fack"];
+    (1..words.len()).step_by(2).any(|index| known.iter().any(|known| is(words, index, known)))
 }
 
 /// Other modes are an error of Redis.

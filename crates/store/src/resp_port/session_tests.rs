@@ -320,9 +320,12 @@ fn an_answer_of_the_ports_own_comes_in_its_turn() {
     assert_eq!(world.session.take_local(), None);
     world.hears("$-1\r\n");
     assert!(world.session.take_local().is_some());
-    // To this Redis answers nothing.
-    assert_eq!(world.asks("REPLCONF ACK 1"), Step::Answered);
-    assert_eq!(world.session.unanswered(), 0);
+    // To these Redis answers nothing.
+    for line in ["REPLCONF ACK 1", "replconf getack *", "REPLCONF capa eof ACK 0"] {
+        assert_eq!(world.asks(line), Step::Answered, "{line}");
+        assert_eq!(world.session.unanswered(), 0, "{line}");
+    }
+    assert_eq!(world.asks("REPLCONF capa ack"), Step::Send);
 }
 
 #[test]
@@ -461,7 +464,9 @@ fn a_transaction_does_not_change_what_the_connection_is() {
     let mut world = World::new();
     world.asks("MULTI");
     world.hears("+OK\r\n");
-    for line in ["SUBSCRIBE a b", "UNSUBSCRIBE", "HELLO 3", "AUTH user x"] {
+    for line in
+        ["SUBSCRIBE a b", "UNSUBSCRIBE", "HELLO 3", "AUTH user x", "MONITOR", "REPLCONF GETACK *"]
+    {
         assert_eq!(world.asks(line), Step::Answered, "{line}");
         let said = String::from_utf8(world.session.take_local().unwrap()).unwrap();
         let name = line.split(' ').next().unwrap();

@@ -60,6 +60,23 @@ fn who_is_no_user_of_the_next_redis_is_sent_away() {
     assert_eq!(client.0.read(&mut [0; 64]).unwrap(), 0, "it would be somebody else from here on");
 }
 
+#[test]
+fn what_redis_never_answers_is_not_counted_for_an_answer() {
+    let server = redis();
+    let store = StoreThread::start(config(&server));
+    let mut client = Whole::at(store.port.unwrap());
+    client.0.write_all(b"REPLCONF GETACK *\r\nREPLCONF capa eof ACK 0\r\n").unwrap();
+    assert_eq!(client.command("SET k v", || {}), b"+OK\r\n");
+    assert_eq!(client.command("MULTI", || {}), b"+OK\r\n");
+    for line in ["REPLCONF GETACK *", "MONITOR"] {
+        assert!(client.command(line, || {}).starts_with(b"-ERR "), "{line}");
+    }
+    assert_eq!(client.command("SET k w", || {}), b"+QUEUED\r\n");
+    assert_eq!(client.command("EXEC", || {}), b"*1\r\n+OK\r\n");
+    let mut writer = Client::to(store.address);
+    assert_eq!(writer.write(b"k", b"v").header.status, Status::Ok);
+}
+
 /// Redis finds no end of such a line, and would never answer it.
 #[test]
 fn a_line_with_a_zero_byte_holds_nothing() {
