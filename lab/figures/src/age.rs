@@ -45,6 +45,8 @@ impl fmt::Display for Age {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use serde_json::Map;
 
     use super::*;
@@ -65,6 +67,7 @@ mod tests {
                 seconds: 1,
                 code,
                 figures: Map::new(),
+                failed: BTreeSet::new(),
                 seeds: None,
             };
             Age::of(Some(&kept), &now)

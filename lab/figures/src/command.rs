@@ -141,16 +141,30 @@ impl Command {
     }
 }
 
-/// Runs it with the release build that is there, as root where that is needed: the caller is. What
-/// it printed by name.
+/// What a run printed.
+pub struct Printed {
+    /// By name.
+    pub figures: Map<String, Value>,
+    /// Whether it failed all the same: what was measured is not what is claimed.
+    pub has_failed: bool,
+}
+
+/// Runs it with the release build that is there, as root where that is needed: the caller is.
 ///
 /// # Errors
-/// It cannot be started, fails, or says nothing that can be read.
-pub fn run(project: &Path, command: &Command) -> anyhow::Result<Map<String, Value>> {
+/// It cannot be started, or says nothing that can be read.
+pub fn run(project: &Path, command: &Command) -> anyhow::Result<Printed> {
     let program = project.join("target/release").join(PROGRAM);
     let out = command.leavings(project);
     std::fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
     let json = out.join(command.file());
+    // What a run of before has left is not what this one measures.
+    match std::fs::remove_file(&json) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            return Err(e).with_context(|| json.display().to_string());
+        }
+        _ => {}
+    }
     let mut process = process::Command::new(&program);
     process.args(&command.words).arg("--json").arg(&json);
     if let Some(seed) = command.seed {
@@ -164,11 +178,12 @@ pub fn run(project: &Path, command: &Command) -> anyhow::Result<Map<String, Valu
     let status = process
         .status()
         .with_context(|| format!("{}: run `make build` first", program.display()))?;
-    if !status.success() {
-        bail!("it failed: {status}");
-    }
-    let text = std::fs::read_to_string(&json).with_context(|| json.display().to_string())?;
-    Ok(figures(&serde_json::from_str(&text)?))
+    let text = match std::fs::read_to_string(&json) {
+        Err(_) if !status.success() => bail!("it failed: {status}"),
+        text => text.with_context(|| json.display().to_string())?,
+    };
+    let figures = figures(&serde_json::from_str(&text)?);
+    Ok(Printed { figures, has_failed: !status.success() })
 }
 
 /// What is said by name: the summary of an experiment; of the bench each row's ratio, and as

@@ -226,6 +226,7 @@ mod tests {
             seconds: 1,
             code: Default::default(),
             figures: figures.as_object().unwrap().clone(),
+            failed: Default::default(),
             seeds: None,
         };
         let command = Command::parse("shortstop-lab run x").unwrap();

@@ -78,8 +78,8 @@ enum Action {
     Run(Run),
     /// Writes what was kept into the documents.
     Write,
-    /// Lists what is stale, with the time that it takes. Fails only if a document shows something
-    /// else than was kept.
+    /// Lists what is stale, with the time that it takes, and seeds that missed what is claimed.
+    /// Fails only if a document shows something else than was kept.
     Check,
 }
 
@@ -241,6 +241,12 @@ fn check(project: &Path, results: &mut Results) -> anyhow::Result<ExitCode> {
     let stock = Stock::of(project, commands(&documents), results)?;
     for (command, (age, expected)) in &stock.stale {
         say(format_args!("{}: {expected}; {age}", command.text()))?;
+    }
+    for command in commands(&documents) {
+        for seed in results.get(&command)?.into_iter().flat_map(|kept| &kept.failed) {
+            let text = command.with_seed(*seed).text();
+            say(format_args!("{text}: missed what is claimed; its figures count"))?;
+        }
     }
     let is_default = |command: &&Command| !Choice::default().of([*command].into_iter()).is_empty();
     let (short, whole): (Vec<_>, Vec<_>) =

@@ -27,6 +27,9 @@ pub struct RunResult {
     pub code: Versions,
     /// By name; of several seeds the medians.
     pub figures: Map<String, Value>,
+    /// The seeds with which it missed what is claimed: their figures are among the others.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub failed: BTreeSet<u64>,
     /// The same of each seed, where it is to be run with several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seeds: Option<Seeds>,
@@ -71,7 +74,10 @@ impl RunResult {
     /// With one more seed's figures, of the same code: those of `before` stay, of other code they
     /// do not.
     pub fn with_seed(mut self, seed: u64, wanted: u64, before: Option<&RunResult>) -> RunResult {
-        let mut all = match before.filter(|before| before.code == self.code) {
+        let before = before.filter(|before| before.code == self.code);
+        let others = before.into_iter().flat_map(|before| &before.failed).copied();
+        self.failed.extend(others.filter(|other| *other != seed && *other <= wanted));
+        let mut all = match before {
             Some(RunResult { seeds: Some(seeds), .. }) => seeds.figures.clone(),
             Some(before) => BTreeMap::from([(1, before.figures.clone())]),
             None => BTreeMap::new(),
@@ -201,6 +207,7 @@ mod tests {
             seconds: 7,
             code: BTreeMap::from([("wire".into(), "0123456789ab".into())]),
             figures: Map::from_iter([("f".into(), 1.into())]),
+            failed: BTreeSet::new(),
             seeds: None,
         };
         results().keep(&command, kept.clone()).unwrap();
@@ -218,6 +225,7 @@ mod tests {
             seconds: 7,
             code: BTreeMap::from([("wire".into(), code.into())]),
             figures: Map::from_iter([("f".into(), figure.into()), ("t".into(), "text".into())]),
+            failed: BTreeSet::new(),
             seeds: None,
         };
         // What was kept of one seed before anybody asked for several counts as the first.
