@@ -66,8 +66,24 @@ pub fn next_rate(points: &[Point], limits: &Limits) -> Option<f64> {
     }
 }
 
+/// So often a rate that did not pass again is followed by one that is lower by the precision. After
+/// that each is lower by twice as much as the one before: what was measured was one lucky moment.
+const SMALL_STEPS: i32 = 5;
 /// Most times that a rate is asked whether it passes again.
-const CONFIRMATIONS: usize = 5;
+const CONFIRMATIONS: i32 = 12;
+/// A step down leaves at least this part of the rate.
+const LEAST_LEFT: f64 = 0.5;
+/// Most steps down, each twice as large as the one before, from a rate that did not pass when the
+/// search should have been over: where loss grows slowly, its own steps are small.
+const DESCENTS: i32 = 8;
+/// Most measurements between a rate that passed only then and the lowest that failed.
+const REFINEMENTS: usize = 4;
+
+/// The rate so many steps down: the first is as large as the precision, each further one twice as
+/// large.
+fn below(rate: f64, limits: &Limits, number: i32) -> f64 {
+    rate * (1.0 - limits.precision * 2f64.powi(number)).max(LEAST_LEFT)
+}
 
 /// What a search has found.
 #[derive(Clone, Debug)]
@@ -84,8 +100,8 @@ pub struct SearchResult<T> {
 }
 
 /// Searches from `start` with `measure(rate)`, which returns the part lost, how long it took, and
-/// whatever else it measured. The highest rate that passed has to pass once more, or one a little
-/// below it. If none passed, it is the lowest rate tried.
+/// whatever else it measured. The highest rate that passed has to pass once more, or the first
+/// below it that passes is taken. If none passed, it is the lowest rate tried.
 ///
 /// # Errors
 /// Those of `measure`.
@@ -98,6 +114,7 @@ pub fn saturation<T>(
     let mut points = vec![];
     let mut rate = start.min(limits.max_rate);
     let mut best: Option<(Point, T)> = None;
+    let (mut descents, mut refinements) = (0, 0);
     loop {
         let (loss, took, measured) = measure(rate)?;
         spent += took;
@@ -113,10 +130,18 @@ pub fn saturation<T>(
         }
         let done = points.len() >= limits.steps || spent >= limits.time;
         let passed = best.as_ref().is_some_and(|(point, _)| point.loss < limits.loss);
-        // Out of time without a single pass: one more try well below, so that there is a result.
+        // Out of time without a single pass: more tries below, so that there is a result.
         let hopeless = points.len() >= limits.steps + 3;
         match next_rate(&points, limits) {
             Some(next) if !done || (!passed && !hopeless) => rate = next,
+            Some(_) if !passed && descents < DESCENTS => {
+                rate = below(rate, limits, descents);
+                descents += 1;
+            }
+            Some(next) if passed && descents > 0 && refinements < REFINEMENTS => {
+                rate = next;
+                refinements += 1;
+            }
             _ => break,
         }
     }
@@ -125,7 +150,7 @@ pub fn saturation<T>(
     if point.loss >= limits.loss {
         return Ok(found);
     }
-    for _ in 0..CONFIRMATIONS {
+    for number in 1..=CONFIRMATIONS {
         let (loss, _, measured) = measure(found.rate)?;
         let rate = found.rate;
         found.points.push(Point { rate, loss });
@@ -134,7 +159,7 @@ pub fn saturation<T>(
         if found.is_confirmed {
             break;
         }
-        found.rate *= 1.0 - limits.precision;
+        found.rate = below(found.rate, limits, (number - SMALL_STEPS).max(0));
     }
     Ok(found)
 }
@@ -196,14 +221,37 @@ mod tests {
             Ok((loss, Duration::ZERO, measured))
         })
         .unwrap();
-        assert!(!found.is_confirmed && found.measured == measured, "{found:?}");
+        assert!(found.is_confirmed && found.measured == measured, "{found:?}");
+        assert!((400.0..500.0).contains(&found.rate), "{found:?}");
+    }
+
+    #[test]
+    fn what_never_passes_again_is_not_confirmed() {
+        let mut measured = 0;
+        let found = saturation(600.0, &limits(), |_| {
+            measured += 1;
+            Ok((if measured > 1 { 0.5 } else { 0.0 }, Duration::ZERO, ()))
+        });
+        assert!(!found.unwrap().is_confirmed);
     }
 
     #[test]
     fn steps_are_bounded_even_if_nothing_passes() {
         let limits = Limits { steps: 4, ..limits() };
         let found = saturation(400.0, &limits, |_| Ok((0.5, Duration::ZERO, ()))).unwrap();
-        assert!(found.points.len() <= 7 && !found.is_confirmed);
+        assert!(found.points.len() <= 7 + 8 && !found.is_confirmed);
+    }
+
+    #[test]
+    fn a_loss_that_grows_slowly_is_left_behind_all_the_same() {
+        // Of a hundred thousand a second 1.9 % are lost, and it is 0.2 % at ten thousand.
+        let limits = Limits { loss: 0.002, steps: 8, ..limits() };
+        let found = saturation(100_000.0, &limits, |rate| {
+            Ok((0.019 * rate / 100_000.0, Duration::ZERO, ()))
+        })
+        .unwrap();
+        assert!(found.is_confirmed, "{found:?}");
+        assert!((8_500.0..10_600.0).contains(&found.rate), "{found:?}");
     }
 
     proptest! {
