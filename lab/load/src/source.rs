@@ -95,6 +95,20 @@ impl Run {
         matches!(self.phase.kind, PhaseKind::Load | PhaseKind::Trace)
     }
 
+    /// When the last request has to be due.
+    fn last_due_ns(&self) -> f64 {
+        self.end_ns.saturating_sub(1) as f64
+    }
+
+    /// Whether requests of an open loop that were due in it are not sent yet. An attack, and what
+    /// only shows how fast requests are made, ask for more than can be sent.
+    fn owes(&self) -> bool {
+        let is_honest =
+            matches!(self.phase.kind, PhaseKind::Load | PhaseKind::Trace | PhaseKind::Scan { .. });
+        let is_open = matches!(self.phase.arrivals, Arrivals::Open(_));
+        is_honest && is_open && self.arrival_ns <= self.last_due_ns()
+    }
+
     /// The next rank of a scan of so many keys, the coldest first, each so many times.
     fn next_of_scan(&mut self, keys: usize, times: u32) -> u32 {
         let at = self.scanned / u64::from(times.max(1)) % keys as u64;
@@ -303,8 +317,13 @@ impl Source {
             self.transmit(request, false, send);
         }
         let count = if now_ns >= run.end_ns {
-            run.is_over = true;
-            0
+            let can_send = run.owes() && now_ns < run.end_ns + self.patience_ns(&run);
+            let late = if can_send { self.send_load(&mut run, now_ns, send) } else { 0 };
+            run.is_over = !(can_send && run.owes());
+            if run.is_over {
+                self.give_up_late(&mut run, now_ns);
+            }
+            late
         } else if run.each_key.is_some() {
             self.send_keys(&mut run, now_ns, send)
         } else {
@@ -425,7 +444,7 @@ impl Source {
         let Some(run) = self.run.as_deref() else { return Ok(None) };
         let open = self.window.open();
         let is_finished = match &run.each_key {
-            None => now_ns >= run.end_ns && open == 0,
+            None => run.is_over && open == 0,
             Some(each_key) => {
                 let left = each_key.left() + open as u64;
                 if left > 0 && now_ns >= run.end_ns {

@@ -41,7 +41,7 @@ impl Source {
             let mut due_ns = now_ns;
             match run.phase.arrivals {
                 Arrivals::Open(rate) => {
-                    if run.arrival_ns > now_ns as f64 {
+                    if run.arrival_ns > (now_ns as f64).min(run.last_due_ns()) {
                         break;
                     }
                     if count == 0 {
@@ -69,6 +69,22 @@ impl Source {
             count += 1;
         }
         count
+    }
+
+    /// Counts what a generator that was held up for long never sent as sent and lost: somebody
+    /// wanted it.
+    pub(super) fn give_up_late(&mut self, run: &mut Run, now_ns: u64) {
+        let Arrivals::Open(rate) = run.phase.arrivals else { return };
+        while run.owes() {
+            let behind_ms = (now_ns as f64 - run.arrival_ns) / 1e6;
+            run.result.behind_ms = run.result.behind_ms.max(behind_ms);
+            if run.arrival_ns >= run.measured_from_ns as f64 {
+                run.result.sent += 1;
+                run.result.lost += 1;
+                run.result.unsent += 1;
+            }
+            run.arrival_ns += gap_ns(rate, self.rng.random());
+        }
     }
 
     /// Sends the next packets of an attack, in some tenant's name; returns how many.
@@ -124,7 +140,9 @@ impl Source {
             SentRequest::UNCOUNTED
         } else {
             let interval_ns = self.config.interval_ms * 1_000_000;
-            ((now_ns - run.measured_from_ns) / interval_ns) as u32
+            // What was due before the end and is sent after it counts where it ends.
+            let sent_ns = now_ns.min(run.end_ns.saturating_sub(1));
+            ((sent_ns - run.measured_from_ns) / interval_ns) as u32
         };
         let is_watched = run.watched.contains(&(tenant as u16, key));
         if let Some(counts) = run.interval(interval) {

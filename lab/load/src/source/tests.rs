@@ -95,6 +95,42 @@ fn requests_of_an_open_loop_leave_at_their_arrival_times() {
     assert_eq!(run(&mut again, &phase, |_| Some(MS)).0, sent);
 }
 
+/// What a phase of a thousand reads a second comes to whose driver is away from half a second on
+/// until then.
+fn held_up_until(back_ms: u64) -> (PhaseResult, usize) {
+    let mut source = Source::new(config(1000), 9).unwrap();
+    source.begin(&Phase::reads(Popularity::Uniform, 1000.0, 0.0, 1.0), 0).unwrap();
+    let mut sent = 0;
+    let mut now = 0;
+    loop {
+        let mut asked = vec![];
+        source.due(now, &mut |_, bytes| asked.push(bytes.to_vec()));
+        sent += asked.len();
+        let store = source.config.cluster.stores[0].address;
+        asked.iter().for_each(|bytes| source.take(&answer(bytes, 1, &64.into()), store, now));
+        source.expire(now);
+        if let Some(result) = source.finished(now).unwrap() {
+            return (result, sent);
+        }
+        let next = source.next_ns().unwrap().max(now);
+        now = if next > 500 * MS { next.max(back_ms * MS) } else { next };
+    }
+}
+
+#[test]
+fn what_was_due_when_a_phase_ends_is_sent_all_the_same() {
+    let (result, sent) = held_up_until(1100);
+    assert_eq!((result.sent, result.answered, result.lost), (sent as u64, sent as u64, 0));
+    assert!((900..1100).contains(&sent) && result.behind_ms >= 590.0, "{result:?}");
+    let counted: u32 = result.intervals.iter().map(|interval| interval.sent).sum();
+    assert_eq!(counted as usize, sent);
+    // Later than a request may take: nobody waits for it any more.
+    let (result, sent) = held_up_until(1300);
+    assert!((900..1100).contains(&result.sent) && (400..600).contains(&sent), "{result:?}");
+    assert_eq!(result.lost, result.sent - sent as u64);
+    assert!(result.behind_ms >= 790.0 && result.waits.p99_us.is_none(), "{result:?}");
+}
+
 #[test]
 fn keys_have_lengths_of_their_own_and_values_of_others_are_wrong() {
     let mix: Lengths = "64x82,1024x18".parse().unwrap();
