@@ -41,6 +41,8 @@ pub use batch::Lane;
 pub use config::{Arrivals, ChurnSchedule, LoadConfig, Phase, PhaseKind, gap_ns};
 pub use forge::Attack;
 pub use generator::{Generator, IDLE_NS, SPIN_NS, run, run_phases};
-pub use results::{Interval, Latency, PhaseResult, ServedBy, TenantResult, Waits, histogram};
+pub use results::{
+    Interval, Latency, PhaseResult, ServedBy, TenantResult, Times, Waits, histogram,
+};
 pub use source::Source;
 pub use trace::{Trace, TraceRequest, TraceSpec, TraceTally};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Counts of one interval. Requests count in the interval they were sent in, whenever the
 /// answer came.
@@ -26,22 +26,63 @@ pub struct Interval {
 
 /// A distribution of latencies in microseconds. In an open loop a request waits from its scheduled
 /// arrival on, also where it was sent later: a generator that was held up hides nobody's wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+///
+/// Where nobody was answered, times are no numbers, and nothing in JSON: 0 would be the best one.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Latency {
     /// How many answers.
     pub count: u64,
     /// Mean.
+    #[serde(deserialize_with = "number_or_none")]
     pub mean_us: f64,
     /// Median.
+    #[serde(deserialize_with = "number_or_none")]
     pub p50_us: f64,
     /// 90th percentile.
+    #[serde(deserialize_with = "number_or_none")]
     pub p90_us: f64,
     /// 99th percentile.
+    #[serde(deserialize_with = "number_or_none")]
     pub p99_us: f64,
     /// 99.9th percentile.
+    #[serde(deserialize_with = "number_or_none")]
     pub p999_us: f64,
     /// Largest.
+    #[serde(deserialize_with = "number_or_none")]
     pub max_us: f64,
+}
+
+/// A number that JSON has nothing for is none.
+fn number_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
+}
+
+impl Default for Latency {
+    /// Of nobody.
+    fn default() -> Latency {
+        let none = f64::NAN;
+        Latency {
+            count: 0,
+            mean_us: none,
+            p50_us: none,
+            p90_us: none,
+            p99_us: none,
+            p999_us: none,
+            max_us: none,
+        }
+    }
+}
+
+impl PartialEq for Latency {
+    /// What is no number in both is the same in both.
+    fn eq(&self, other: &Latency) -> bool {
+        let bits = |of: &Latency| {
+            let Latency { count, mean_us, p50_us, p90_us, p99_us, p999_us, max_us } = *of;
+            let times = [mean_us, p50_us, p90_us, p99_us, p999_us, max_us];
+            (count, times.map(|us| (!us.is_nan()).then(|| us.to_bits())))
+        };
+        bits(self) == bits(other)
+    }
 }
 
 impl Latency {
@@ -88,6 +129,36 @@ impl Waits {
     }
 }
 
+/// What reads and writes took in nanoseconds, to three digits, each with how many took so long:
+/// what several generators counted can be put together, which quantiles cannot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// Reads that were answered.
+    pub reads: Vec<(u64, u64)>,
+    /// Writes that were answered.
+    pub writes: Vec<(u64, u64)>,
+}
+
+impl Times {
+    /// As histograms of nanoseconds have them.
+    pub fn of(reads: &Histogram<u64>, writes: &Histogram<u64>) -> Times {
+        let counted = |histogram: &Histogram<u64>| {
+            let all = histogram.iter_recorded();
+            all.map(|at| (at.value_iterated_to(), at.count_at_value())).collect()
+        };
+        Times { reads: counted(reads), writes: counted(writes) }
+    }
+
+    /// The histogram of what several counted.
+    pub fn together<'r>(all: impl Iterator<Item = &'r Vec<(u64, u64)>>) -> Histogram<u64> {
+        let mut histogram = histogram(3);
+        for (took_ns, count) in all.flatten() {
+            histogram.saturating_record_n(*took_ns, *count);
+        }
+        histogram
+    }
+}
+
 /// What one tenant got.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TenantResult {
@@ -130,6 +201,8 @@ pub struct PhaseResult {
     pub answered: u64,
     /// Of these, by a switch.
     pub cached: u64,
+    /// Of these, reads: a switch may answer writes, too.
+    pub reads_cached: u64,
     /// Not answered in time, refused, or told that there is no such key.
     pub lost: u64,
     /// Of these, answered with "try again" or another refusal.
@@ -183,6 +256,8 @@ pub struct PhaseResult {
     pub read_waits: Waits,
     /// Writes, likewise.
     pub write_waits: Waits,
+    /// What the same reads and writes took.
+    pub times: Times,
     /// Length of an interval.
     pub interval_ms: u64,
     /// Counts over time, from the start of the measured part.
@@ -199,6 +274,47 @@ pub struct PhaseResult {
 }
 
 impl PhaseResult {
+    /// What several generators that asked at the same time saw together; of what only one of them
+    /// can say (tenants, intervals, who answered) nothing.
+    #[must_use]
+    pub fn of_all(all: &[PhaseResult]) -> PhaseResult {
+        let sum = |of: fn(&PhaseResult) -> u64| all.iter().map(of).sum::<u64>();
+        let reads = Times::together(all.iter().map(|one| &one.times.reads));
+        let writes = Times::together(all.iter().map(|one| &one.times.writes));
+        let mut result = PhaseResult {
+            seconds: all.first().map_or(0.0, |one| one.seconds),
+            sent: sum(|one| one.sent),
+            answered: sum(|one| one.answered),
+            cached: sum(|one| one.cached),
+            reads_cached: sum(|one| one.reads_cached),
+            lost: sum(|one| one.lost),
+            refused: sum(|one| one.refused),
+            returned: sum(|one| one.returned),
+            writes_sent: sum(|one| one.writes_sent),
+            writes_answered: sum(|one| one.writes_answered),
+            wrong_keys: sum(|one| one.wrong_keys),
+            wrong_values: sum(|one| one.wrong_values),
+            behind_ms: all.iter().map(|one| one.behind_ms).fold(0.0, f64::max),
+            ..PhaseResult::default()
+        };
+        result.time(&reads, &writes);
+        result
+    }
+
+    /// Notes what reads and writes took, the lost ones beside.
+    pub(super) fn time(&mut self, reads: &Histogram<u64>, writes: &Histogram<u64>) {
+        let writes_lost = self.writes_sent.saturating_sub(self.writes_answered);
+        let reads_lost = self.lost.saturating_sub(writes_lost);
+        self.read = Latency::of(reads);
+        self.write = Latency::of(writes);
+        self.read_waits = Waits::of(reads, reads_lost);
+        self.write_waits = Waits::of(writes, writes_lost);
+        self.times = Times::of(reads, writes);
+        let both = Times::together([&self.times.reads, &self.times.writes].into_iter());
+        self.all = Latency::of(&both);
+        self.waits = Waits::of(&both, self.lost);
+    }
+
     /// Requests sent per second.
     pub fn sent_rate(&self) -> f64 {
         self.sent as f64 / self.seconds
@@ -224,7 +340,7 @@ impl PhaseResult {
     /// Part of the answered reads that a switch answered.
     pub fn hit_ratio(&self) -> f64 {
         let reads = self.answered.saturating_sub(self.writes_answered);
-        self.cached as f64 / (reads as f64).max(1.0)
+        self.reads_cached as f64 / (reads as f64).max(1.0)
     }
 
     /// Part of the answered reads that this switch (0: a store) answered.
@@ -351,7 +467,8 @@ mod tests {
             seconds: 2.0,
             sent: 1000,
             answered: 900,
-            cached: 400,
+            cached: 480,
+            reads_cached: 400,
             lost: 100,
             returned: 850,
             writes_answered: 100,
@@ -375,6 +492,32 @@ mod tests {
         assert!((latency.p50_us / 5_000.0 - 1.0).abs() < 0.01);
         assert!((latency.p99_us / 9_900.0 - 1.0).abs() < 0.01);
         assert_eq!(Latency::of(&histograms.hit), Latency::default());
+    }
+
+    #[test]
+    fn the_latency_of_nobody_is_none_and_stays_so_on_its_way() {
+        let nobody = Latency::of(&histogram(3));
+        assert!(nobody.p50_us.is_nan() && nobody.max_us.is_nan(), "{nobody:?}");
+        let text = serde_json::to_string(&nobody).unwrap();
+        assert!(text.contains("\"p50_us\":null"), "{text}");
+        assert_eq!(serde_json::from_str::<Latency>(&text).unwrap(), nobody);
+    }
+
+    #[test]
+    fn quantiles_of_several_generators_are_of_all_their_times() {
+        let of = |reads: &[u64]| {
+            let mut histogram = histogram(3);
+            reads.iter().for_each(|us| histogram.record(us * 1000).unwrap());
+            let mut one = PhaseResult { sent: 100, answered: 100, ..PhaseResult::default() };
+            one.time(&histogram, &Histogram::new(3).unwrap());
+            one
+        };
+        let together =
+            PhaseResult::of_all(&[of(&[100; 100]), of(&[[100; 50], [990; 50]].concat())]);
+        assert_eq!((together.sent, together.read.count), (200, 200));
+        // The mean of theirs would be 545.
+        assert!((together.read.p99_us / 990.0 - 1.0).abs() < 0.01, "{:?}", together.read);
+        assert!((together.waits.p50_us.unwrap() / 100.0 - 1.0).abs() < 0.01);
     }
 
     #[test]

@@ -489,15 +489,11 @@ impl Source {
 impl Run {
     fn into_result(self) -> PhaseResult {
         let Run { mut result, histograms, .. } = self;
+        result.time(&histograms.read, &histograms.write);
         result.all = Latency::of(&histograms.all);
+        result.waits = Waits::of(&histograms.all, result.lost);
         result.hit = Latency::of(&histograms.hit);
         result.miss = Latency::of(&histograms.miss);
-        result.read = Latency::of(&histograms.read);
-        result.write = Latency::of(&histograms.write);
-        let writes_lost = result.writes_sent.saturating_sub(result.writes_answered);
-        result.waits = Waits::of(&histograms.all, result.lost);
-        result.read_waits = Waits::of(&histograms.read, result.lost.saturating_sub(writes_lost));
-        result.write_waits = Waits::of(&histograms.write, writes_lost);
         result.served_by = histograms.served_by();
         result.cdf = cdf(&histograms.all);
         for (tenant, histogram) in result.tenants.iter_mut().zip(&histograms.tenants) {

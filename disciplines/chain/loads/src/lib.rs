@@ -20,9 +20,8 @@ use std::{
 };
 
 use experiments::rig::{BoxedDriver, LoadPhase, Loads};
-use hdrhistogram::Histogram;
 use lab::steered::Program;
-use load::{Latency, Waits, histogram};
+use load::{Latency, Times, Waits};
 use serde::{Deserialize, Serialize};
 use wire::Cluster;
 
@@ -254,34 +253,6 @@ pub struct PhaseResult {
     pub members: Vec<SocketAddr>,
 }
 
-/// What operations took in nanoseconds, to three digits, each with how many took so long.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Times {
-    /// Reads that were answered.
-    pub reads: Vec<(u64, u64)>,
-    /// Writes that were answered.
-    pub writes: Vec<(u64, u64)>,
-}
-
-impl Times {
-    fn of(reads: &Histogram<u64>, writes: &Histogram<u64>) -> Times {
-        let counted = |histogram: &Histogram<u64>| {
-            let all = histogram.iter_recorded();
-            all.map(|at| (at.value_iterated_to(), at.count_at_value())).collect()
-        };
-        Times { reads: counted(reads), writes: counted(writes) }
-    }
-}
-
-/// The times of what several generators counted.
-fn together<'r>(all: impl Iterator<Item = &'r Vec<(u64, u64)>>) -> Histogram<u64> {
-    let mut histogram = histogram(3);
-    for (took_ns, count) in all.flatten() {
-        histogram.saturating_record_n(*took_ns, *count);
-    }
-    histogram
-}
-
 impl LoadPhase for Phase {
     fn seconds(&self) -> f64 {
         self.warmup_s + self.seconds + self.drain_s()
@@ -306,7 +277,7 @@ impl PhaseResult {
     pub fn of_all(all: &[PhaseResult]) -> PhaseResult {
         let sum = |of: fn(&PhaseResult) -> u64| all.iter().map(of).sum();
         let last_error = all.iter().map(|result| &result.error).rfind(|error| !error.is_empty());
-        let reads = together(all.iter().map(|result| &result.times.reads));
+        let reads = Times::together(all.iter().map(|result| &result.times.reads));
         let reads_begun = sum(|result| result.reads_begun);
         PhaseResult {
             seconds: all.first().map_or(0.0, |result| result.seconds),
@@ -314,7 +285,7 @@ impl PhaseResult {
             reads_asked: sum(|result| result.reads_asked),
             reads_begun,
             read_waits: Waits::of(&reads, reads_begun.saturating_sub(reads.len())),
-            writes: Latency::of(&together(all.iter().map(|result| &result.times.writes))),
+            writes: Latency::of(&Times::together(all.iter().map(|result| &result.times.writes))),
             not_found: sum(|result| result.not_found),
             failed: sum(|result| result.failed),
             unknown: sum(|result| result.unknown),
@@ -347,6 +318,8 @@ impl PhaseResult {
 
 #[cfg(test)]
 mod tests {
+    use load::histogram;
+
     use super::*;
 
     fn result(reads_ns: &[u64], wrong: u64) -> PhaseResult {

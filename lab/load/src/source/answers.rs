@@ -44,6 +44,7 @@ pub(super) fn count_key(result: &mut PhaseResult, packet: &Packet, sent: &SentRe
     }
     result.answered += 1;
     result.cached += cached;
+    result.reads_cached += if sent.is_write() { 0 } else { cached };
     let of_tenant = &mut result.tenants[usize::from(sent.tenant)];
     of_tenant.answered += 1;
     of_tenant.cached += cached;
@@ -87,6 +88,7 @@ pub(super) fn take_answer(
     counts.cached += u32::from(cached);
     result.answered += 1;
     result.cached += u64::from(cached);
+    result.reads_cached += u64::from(cached && !is_write);
     result.writes_answered += u64::from(is_write);
     of_tenant.answered += 1;
     of_tenant.cached += u64::from(cached);
