@@ -309,6 +309,12 @@ impl Experiment {
         // A rate that passed once, or never, stands among those that are good.
         if let Some(unconfirmed) = run.searches.unconfirmed() {
             report.count("unconfirmed", unconfirmed);
+            // A claim of its own says how many the file allows, and why.
+            let is_claimed = self.claims.get("unconfirmed");
+            let is_claimed = is_claimed.is_some_and(|c| c.is_about(options.world, options.quick));
+            if unconfirmed > 0 && !is_claimed {
+                report.fails(format!("{unconfirmed} saturations did not pass again"));
+            }
         }
         if self.hold(options, &mut report) && options.world == World::Kernel {
             report.fails(busy::advice(load_average, busy::load_average()));
@@ -502,8 +508,12 @@ mod tests {
     fn a_saturation_that_was_not_confirmed_is_told_of() {
         let options = Options::simulated(7, &[]);
         let run = |items: &str| parse(items).unwrap().run(&options).unwrap();
-        assert_eq!(run("items = 3").summary["unconfirmed"], 1);
+        let report = run("items = 3");
+        assert_eq!(report.summary["unconfirmed"], 1);
+        assert_eq!(report.failure.unwrap(), "1 saturations did not pass again");
         assert_eq!(run("items = 0").summary.get("unconfirmed"), None);
+        let allowed = "[claims]\nunconfirmed = { most = 1, guard = true }";
+        assert_eq!(run(&format!("items = 1\n{allowed}\n")).failure, None);
         let claim = "[claims]\nunconfirmed = { most = 0, guard = true }";
         let said = run(&format!("items = 1\n{claim}\n")).failure.unwrap();
         assert_eq!(said, "unconfirmed = 1: at most 0 was claimed");

@@ -7,6 +7,7 @@ mod rack;
 mod search;
 
 pub use mix::Mix;
+pub(crate) use rack::step_loss;
 pub use rack::{Rack, Search};
 pub use search::Saturation;
 

@@ -1,8 +1,9 @@
 //! What a rack consists of, and how it is looked at: the parameters.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::ensure;
+use load::{PhaseResult, search::Limits};
 use plan::Hardware;
 use serde::{Deserialize, Serialize};
 use wire::Lengths;
@@ -161,11 +162,40 @@ impl Search {
     pub fn check(&self) -> anyhow::Result<()> {
         positive!(self, step_s, search_s)
     }
+
+    /// When it stops, with this part lost at most, and no rate above this one.
+    pub(crate) fn limits(&self, loss: f64, max_rate: f64) -> Limits {
+        Limits {
+            loss,
+            precision: self.precision,
+            steps: self.steps,
+            time: Duration::from_secs_f64(self.search_s),
+            max_rate,
+        }
+    }
+
+    /// How long a step at this rate takes in seconds.
+    pub(crate) fn step_seconds(&self, rate: f64) -> f64 {
+        (self.step_requests / rate).clamp(self.step_s, 3.0 * self.step_s)
+    }
+}
+
+/// The part that counts as lost of a step at this rate. A generator that falls behind offers less
+/// than it should: that is no pass.
+pub(crate) fn step_loss(result: &PhaseResult, rate: f64) -> f64 {
+    let offered = result.sent_rate() / rate;
+    if offered < 0.95 { 1.0 } else { result.lasting_loss() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_generator_did_not_offer_is_no_pass() {
+        let seen = PhaseResult { seconds: 2.0, sent: 1800, returned: 1800, ..Default::default() };
+        assert_eq!([900.0, 1000.0].map(|rate| step_loss(&seen, rate)), [0.0, 1.0]);
+    }
 
     #[test]
     fn errors_name_the_parameter() {

@@ -5,12 +5,12 @@ use std::time::Duration;
 use anyhow::ensure;
 use load::{
     Phase, PhaseResult,
-    search::{self, Limits, Point},
+    search::{self, Point},
     workload::Popularity,
 };
 use text::table::thousands;
 
-use super::{Counts, Search, Servers};
+use super::{Counts, Search, Servers, step_loss};
 
 /// A cache that takes nothing more for so long is full: a key that found no room is asked for again
 /// after a second.
@@ -123,13 +123,7 @@ impl Servers<'_> {
         phase: impl Fn(f64, f64, f64) -> Phase,
     ) -> anyhow::Result<Saturation> {
         let (progress, max_rate) = (self.progress, self.params.max_rate);
-        let limits = Limits {
-            loss: self.params.loss,
-            precision: search.precision,
-            steps: search.steps,
-            time: Duration::from_secs_f64(search.search_s),
-            max_rate,
-        };
+        let limits = search.limits(self.params.loss, max_rate);
         // Just below what is expected: the first step passes if it is reached.
         const FIRST_STEP: f64 = 0.97;
         let expected = if expected.is_finite() { expected } else { max_rate / 2.0 / FIRST_STEP };
@@ -139,19 +133,14 @@ impl Servers<'_> {
         let found = search::saturation(expected * FIRST_STEP, &limits, |rate| {
             progress.say(format!("{what}: trying {}/s", thousands(rate)));
             let begun = self.rig.now();
-            let needed = search.step_requests / rate;
-            let seconds = needed.clamp(search.step_s, 3.0 * search.step_s);
-            let (result, counted) = step(self, rate, seconds)?;
+            let (result, counted) = step(self, rate, search.step_seconds(rate))?;
             tracing::info!(
                 "{what}: {rate:.0}/s, lost {:.2} %, {:.1} % hits, {:.1} ms behind",
                 result.lasting_loss() * 100.0,
                 result.hit_ratio() * 100.0,
                 result.behind_ms
             );
-            // A generator that falls behind offers less than it should: that is no pass.
-            let offered = result.sent_rate() / rate;
-            let loss = if offered < 0.95 { 1.0 } else { result.lasting_loss() };
-            Ok((loss, self.rig.now() - begun, (result, counted)))
+            Ok((step_loss(&result, rate), self.rig.now() - begun, (result, counted)))
         })?;
         let search::SearchResult { rate, measured: (result, counted), is_confirmed, points } =
             found;

@@ -1,13 +1,8 @@
 //! The rack on which write-back is measured: two switches in a line with one tenant, its clients,
 //! and the search for what it carries. Each point of the experiment builds one or measures on one.
 
-use std::time::Duration;
-
 use lab::{progress::Progress, steered::Seat};
-use load::{
-    Latency, Phase, PhaseResult,
-    search::{self, Limits},
-};
+use load::{Phase, PhaseResult, search};
 use plan::{CLIENT_CPU, Line, client, switch};
 use serde_json::{Map, Value};
 use text::table::{percent, thousands};
@@ -16,6 +11,8 @@ use super::{Answer, WriteBack};
 use crate::{
     Run,
     rig::{GeneratorSpec, Load, Rig, TIMEOUT_MS, TenantSpec, fill},
+    run::Searches,
+    servers::step_loss,
 };
 
 const TENANT: u32 = 7;
@@ -38,6 +35,7 @@ pub struct Bench<'a> {
     params: WriteBack,
     name: &'static str,
     progress: &'a Progress,
+    searches: Searches,
 }
 
 /// What was counted while load ran.
@@ -158,7 +156,8 @@ impl<'a> Bench<'a> {
         }
         run.progress.say(format!("{name} write-back: writing all keys"));
         fill(&mut loads[0])?;
-        Ok(Bench { loads, rig, params: params.clone(), name, progress: run.progress })
+        let (progress, searches) = (run.progress, run.searches.clone());
+        Ok(Bench { loads, rig, params: params.clone(), name, progress, searches })
     }
 
     /// Finds the point of saturation, and measures there and at `load_rate` (none: as the
@@ -169,21 +168,14 @@ impl<'a> Bench<'a> {
         load_rate: Option<f64>,
     ) -> anyhow::Result<Measurement> {
         let first = self.settle(write_ratio)?;
-        let params = self.params.search.clone();
-        let limits = Limits {
-            loss: LOSS,
-            precision: params.precision,
-            steps: params.steps,
-            time: Duration::from_secs_f64(params.search_s),
-            max_rate: MAX_RATE,
-        };
-        let found = search::saturation(first, &limits, |rate| {
-            let seconds = (params.step_requests / rate).clamp(params.step_s, 3.0 * params.step_s);
+        let search = self.params.search.clone();
+        let found = search::saturation(first, &search.limits(LOSS, MAX_RATE), |rate| {
             let begun = self.rig.now();
-            let step = self.step(write_ratio, rate, params.warmup_s, seconds)?;
-            let loss = step.result.lasting_loss();
-            Ok((loss, self.rig.now() - begun, step))
+            let seconds = search.step_seconds(rate);
+            let step = self.step(write_ratio, rate, search.warmup_s, seconds)?;
+            Ok((step_loss(&step.result, rate), self.rig.now() - begun, step))
         })?;
+        self.searches.found(found.is_confirmed);
         let load_rate = load_rate.unwrap_or(found.rate * self.params.load);
         let loaded =
             self.step(write_ratio, load_rate, self.params.settle_s, self.params.seconds)?;
@@ -202,8 +194,9 @@ impl<'a> Bench<'a> {
         loop {
             let seconds = self.params.settle_s / 2.0;
             let step = self.step(write_ratio, rate, seconds, seconds)?;
-            if step.result.lasting_loss() >= LOSS || rate >= MAX_RATE {
-                return Ok(rate * (1.0 - step.result.lasting_loss()).clamp(0.5, 0.97));
+            let loss = step_loss(&step.result, rate);
+            if loss >= LOSS || rate >= MAX_RATE {
+                return Ok(rate * (1.0 - loss).clamp(0.5, 0.97));
             }
             rate = (rate * LEAP).min(MAX_RATE);
         }
@@ -229,7 +222,7 @@ impl<'a> Bench<'a> {
             self.run(&Phase { seconds, ..phase.clone() })?;
         }
         let before = self.counted()?;
-        let result = merged(&self.run(&phase)?);
+        let result = PhaseResult::of_all(&self.run(&phase)?);
         let counted = self.counted()?.since(&before);
         tracing::info!(
             "{} write-back, {} writes: {rate:.0}/s, lost {:.2} %, {} lent, {} called back",
@@ -265,43 +258,5 @@ impl<'a> Bench<'a> {
             switches,
             lent: status.loans.lent,
         })
-    }
-}
-
-/// What clients that did the same saw together. A quantile is the mean of theirs: they are alike.
-fn merged(results: &[PhaseResult]) -> PhaseResult {
-    let sum = |of: fn(&PhaseResult) -> u64| results.iter().map(of).sum::<u64>();
-    let all = |of: fn(&PhaseResult) -> &Latency| {
-        let count = results.iter().map(|r| of(r).count).sum::<u64>();
-        let mean = |at: fn(&Latency) -> f64| {
-            let weighted = results.iter().map(|r| at(of(r)) * of(r).count as f64);
-            weighted.sum::<f64>() / (count as f64).max(1.0)
-        };
-        Latency {
-            count,
-            mean_us: mean(|l| l.mean_us),
-            p50_us: mean(|l| l.p50_us),
-            p90_us: mean(|l| l.p90_us),
-            p99_us: mean(|l| l.p99_us),
-            p999_us: mean(|l| l.p999_us),
-            max_us: results.iter().map(|r| of(r).max_us).fold(0.0, f64::max),
-        }
-    };
-    PhaseResult {
-        seconds: results.first().map_or(0.0, |r| r.seconds),
-        sent: sum(|r| r.sent),
-        answered: sum(|r| r.answered),
-        cached: sum(|r| r.cached),
-        lost: sum(|r| r.lost),
-        refused: sum(|r| r.refused),
-        returned: sum(|r| r.returned),
-        writes_sent: sum(|r| r.writes_sent),
-        writes_answered: sum(|r| r.writes_answered),
-        wrong_keys: sum(|r| r.wrong_keys),
-        wrong_values: sum(|r| r.wrong_values),
-        all: all(|r| &r.all),
-        read: all(|r| &r.read),
-        write: all(|r| &r.write),
-        ..PhaseResult::default()
     }
 }

@@ -152,6 +152,8 @@ impl Step {
             "refused": result.refused,
             "write": result.write,
             "read": result.read,
+            // A write that was never answered took longer than any that was.
+            "write_p99_us": result.write_waits.p99_us,
             "writes_to_store": self.reached(),
             "writes_to_backend": self.backed(),
             "asked_of_switches": self.asked(),
