@@ -177,7 +177,11 @@ impl EventLoop {
             let request = match parser.next(&bytes[from..], &limits, &mut skipped) {
                 Ok(request) => request,
                 Err(error) => {
-                    self.protocol_error(at, &error);
+                    match error {
+                        // As TLS has, and nobody who types commands.
+                        ProtocolError::InlineZero => self.foreign(at),
+                        _ => self.protocol_error(at, &error),
+                    }
                     // It is in the middle of something, which is nobody else's.
                     parser = RequestParser::default();
                     from = bytes.len();
