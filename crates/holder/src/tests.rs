@@ -127,6 +127,14 @@ impl Played {
         }
     }
 
+    /// Leaves room for no other value as long: twelve are there that are read more than others.
+    fn fill_with_long_hot_values(&mut self) {
+        self.fill(12, &vec![7; 80 << 10]);
+        for number in 0..12 {
+            (0..100).for_each(|_| _ = self.read(format!("filled {number}").as_bytes(), S));
+        }
+    }
+
     /// It is lent a lease, and granted a key.
     fn granted(key: &[u8], value: &[u8]) -> Played {
         let mut played = Played::new(1 << 20);
@@ -308,10 +316,7 @@ fn a_store_is_said_to_be_at_work_on_a_key_only_while_it_is() {
     ];
     for (what, end, expected) in rows {
         let mut played = Played::granted(b"lent", b"v");
-        played.fill(12, &vec![7; 80 << 10]);
-        for number in 0..12 {
-            (0..100).for_each(|_| _ = played.read(format!("filled {number}").as_bytes(), S));
-        }
+        played.fill_with_long_hot_values();
         (0..READS).for_each(|_| _ = played.read(b"k", S));
         let asked = played.sent().remove(0);
         let cache = played.holder.cache().clone();
@@ -475,10 +480,7 @@ fn where_short_values_give_way_to_long_ones_their_memory_is_given_back() {
 #[test]
 fn of_a_value_that_has_no_room_no_more_is_asked_for_than_says_how_long_it_is() {
     let mut played = Played::granted(b"lent", b"v");
-    played.fill(12, &vec![7; 80 << 10]);
-    for number in 0..12 {
-        (0..100).for_each(|_| _ = played.read(format!("filled {number}").as_bytes(), S));
-    }
+    played.fill_with_long_hot_values();
     (0..READS).for_each(|_| _ = played.read(b"long", S));
     let asked = played.sent().remove(0);
     played.grant_of(100 << 10, &asked, b"long", &[8; wire::PART_BYTES], S);

@@ -131,7 +131,8 @@ impl Placements {
         if !around.is_served(tenant) {
             return Placement::default();
         }
-        let mut capacity = self.capacity(tenant.id, ledger);
+        let free = self.capacity(tenant.id, ledger);
+        let mut capacity = free.clone();
         let kept = kept.unwrap_or_default();
         let mut bound = kept.within(tenant.terms.quota);
         let occupied = by_switch(&kept.occupied);
@@ -157,7 +158,7 @@ impl Placements {
             add(&mut placement.rooms, switch, pages);
         }
         if !occupied.is_empty() {
-            self.even_out(tenant, &mut placement.rooms, &occupied, ledger, around);
+            self.even_out(tenant, &mut placement.rooms, &occupied, &free, around);
         }
         placement
     }
@@ -171,11 +172,10 @@ impl Placements {
         tenant: &Tenant,
         rooms: &mut Guarantee,
         occupied: &BTreeMap<SwitchId, u32>,
-        ledger: &Ledger,
+        free: &BTreeMap<SwitchId, u32>,
         around: &Surroundings<'_>,
     ) {
-        let capacity = self.capacity(tenant.id, ledger);
-        let anew = self.by_policy(tenant, tenant.terms.quota, &capacity, around).rooms;
+        let anew = self.by_policy(tenant, tenant.terms.quota, free, around).rooms;
         let share = tenant.terms.quota / (anew.len() as u32).max(1);
         for (switch, pages) in anew {
             let (has, due) = (on(rooms, switch), share.min(pages));

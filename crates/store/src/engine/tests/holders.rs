@@ -44,6 +44,14 @@ impl Pair {
         Pair::with(Store::new(), tenant, 77)
     }
 
+    /// Over a backend that answers when it is told to.
+    fn over_remote() -> (Pair, RemoteBackend) {
+        let mut store = Store::new();
+        let backend = RemoteBackend::new(Watch::Unneeded);
+        store.engine.facts.backend = Box::new(backend.clone());
+        (Pair::with(store, KEYED, 77), backend)
+    }
+
     fn with(store: Store, tenant: u32, client: u64) -> Pair {
         let cluster = &store.engine.config().cluster;
         let cache = Arc::new(Cache::new(1 << 20, Holder::stores(cluster)));
@@ -304,10 +312,7 @@ fn a_value_of_several_parts_is_joined_of_one_version() {
 /// The backend takes its time, and all that a holder asks for has one id.
 #[test]
 fn what_a_holder_asks_for_after_a_write_is_no_copy_of_what_it_asked_for_before() {
-    let mut store = Store::new();
-    let backend = RemoteBackend::new(Watch::Unneeded);
-    store.engine.facts.backend = Box::new(backend.clone());
-    let mut pair = Pair::with(store, KEYED, 77);
+    let (mut pair, backend) = Pair::over_remote();
     let finds = |pair: &mut Pair, ticket, value: &[u8], version| {
         let item = Item { value: value.to_vec(), version, expiry_ms: 0 };
         let found = Completion::Get(ticket, ReadOutcome::Item(item));
@@ -333,10 +338,7 @@ fn what_a_holder_asks_for_after_a_write_is_no_copy_of_what_it_asked_for_before()
 
 #[test]
 fn the_backend_hears_of_what_holders_read_and_of_nothing_that_others_say_in_their_name() {
-    let mut store = Store::new();
-    let backend = RemoteBackend::new(Watch::Unneeded);
-    store.engine.facts.backend = Box::new(backend.clone());
-    let mut pair = Pair::with(store, KEYED, 77);
+    let (mut pair, backend) = Pair::over_remote();
     // The backend answers what it was asked, so that the keys are granted.
     let keys: [&[u8]; 2] = [b"hot", b"cool"];
     for key in keys {
