@@ -47,6 +47,12 @@ impl MeasuredPoint {
         self.get(path)?.as_f64()
     }
 
+    /// Whether that was measured and is nothing, as the latency of nobody is.
+    pub fn is_null(&self, path: &str) -> bool {
+        let ends = path.match_indices('.').map(|(at, _)| at).chain([path.len()]);
+        ends.into_iter().any(|end| self.get(&path[..end]) == Some(&Value::Null))
+    }
+
     /// Its row.
     pub fn row(&self, columns: &BTreeMap<String, Column>) -> Value {
         let mut row = self.figures.row.clone();

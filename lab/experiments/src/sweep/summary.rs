@@ -1,7 +1,8 @@
 //! Numbers of the summary: of each point, or of all together.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::{
     format::{Format, fill},
@@ -28,7 +29,9 @@ pub struct Sum {
     /// What is made of the numbers of all points for which the name is the same; none: each has its
     /// own.
     fold: Option<Fold>,
-    /// Where a point was measured and has no such figure, this is said of it, and not left out.
+    /// Where a point was measured and has no such figure, this is said of it, and not left out. Of
+    /// many with a fold it is said if one of them has none: else the run has failed, as what is
+    /// left out is most often the worst of them.
     #[serde(default)]
     none: Option<String>,
 }
@@ -61,24 +64,41 @@ struct Margin {
 impl Margin {
     /// Of these points with their numbers.
     fn text(&self, measured: &[(&MeasuredPoint, f64)]) -> Option<String> {
-        let most = measured.iter().map(|(_, number)| *number).fold(f64::NEG_INFINITY, f64::max);
+        let most = most(measured);
         let mut all = measured.iter();
         let (first, _) = all.find(|(_, number)| *number >= most * (1.0 - self.within))?;
         Format::Text.text(first.get(&self.of))
     }
 }
 
+/// The most of them. What is no number (0 of 0) makes none of all: it is not the best of them.
+fn most(measured: &[(&MeasuredPoint, f64)]) -> f64 {
+    let mut numbers = measured.iter().map(|(_, number)| *number);
+    let larger = |a: f64, b: f64| if a.is_nan() || a > b { a } else { b };
+    numbers.next().map_or(f64::NAN, |first| numbers.fold(first, larger))
+}
+
+/// The least of them, likewise.
+fn least(measured: &[(&MeasuredPoint, f64)]) -> f64 {
+    let mut numbers = measured.iter().map(|(_, number)| *number);
+    let smaller = |a: f64, b: f64| if a.is_nan() || a < b { a } else { b };
+    numbers.next().map_or(f64::NAN, |first| numbers.fold(first, smaller))
+}
+
 impl Sum {
     /// Adds it to a report. What was not measured is left out.
     pub fn tell(&self, name: &str, points: &Points, report: &mut Report) {
         let mut named: Vec<(String, Vec<(&MeasuredPoint, f64)>)> = vec![];
+        let mut lacking = BTreeSet::new();
         for point in points.at(&self.at) {
             let is_out = self.not_at.as_ref().is_some_and(|not| points.is(point, not));
             let name = self.name_of(name, point, points).filter(|_| !is_out);
             let Some(name) = name else { continue };
             let Some(number) = self.number(point, points) else {
-                let lacks = self.none.as_ref().filter(|_| self.is_none(point, points));
-                lacks.into_iter().for_each(|none| report.say(&name, none.clone()));
+                if self.is_none(point, points) {
+                    self.none.iter().for_each(|none| report.say(&name, none.clone()));
+                    lacking.insert(name);
+                }
                 continue;
             };
             match named.iter_mut().find(|(other, _)| *other == name) {
@@ -86,7 +106,19 @@ impl Sum {
                 None => named.push((name, vec![(point, number)])),
             }
         }
+        named.retain(|(name, _)| {
+            let is_whole = !lacking.contains(name);
+            if !is_whole && self.none.is_none() {
+                report
+                    .fails(format!("{name}: not every point that was measured has such a figure"));
+            }
+            is_whole
+        });
         for (name, measured) in named {
+            let is_same = |pair: &[(&MeasuredPoint, f64)]| pair[0].1 == pair[1].1;
+            if self.fold.is_none() && !measured.windows(2).all(is_same) {
+                report.fails(format!("{name} is different numbers, and no fold says which counts"));
+            }
             match (self.count(&measured), &self.fold) {
                 (Some(count), _) => report.count(&name, count),
                 (None, Some(Fold::FirstNearMost(near))) => {
@@ -105,14 +137,12 @@ impl Sum {
 
     fn folded(&self, measured: &[(&MeasuredPoint, f64)]) -> f64 {
         let numbers = || measured.iter().map(|(_, number)| *number);
-        let least = || numbers().fold(f64::INFINITY, f64::min);
-        let most = || numbers().fold(f64::NEG_INFINITY, f64::max);
         match &self.fold {
             None | Some(Fold::FirstNearMost(_)) => numbers().next_back().unwrap_or(f64::NAN),
-            Some(Fold::Least) => least(),
-            Some(Fold::Most) => most(),
+            Some(Fold::Least) => least(measured),
+            Some(Fold::Most) => most(measured),
             Some(Fold::Sum) => numbers().sum(),
-            Some(Fold::LeastOverMost) => least() / most(),
+            Some(Fold::LeastOverMost) => least(measured) / most(measured),
             Some(Fold::OfMost(path)) => {
                 let best = measured.iter().max_by(|a, b| a.1.total_cmp(&b.1));
                 best.and_then(|(point, _)| point.number(path)).unwrap_or(f64::NAN)
@@ -126,17 +156,20 @@ impl Sum {
             return Some(number / points.other(point, over)?.number(&self.of)?);
         }
         let Some(axis) = &self.over_best else { return Some(number) };
-        let others = points.along(point, axis);
-        let best = others.filter_map(|other| other.number(&self.of));
+        if self.is_none(point, points) {
+            return None;
+        }
+        let best = points.along(point, axis).filter_map(|other| other.number(&self.of));
         Some(number / best.max_by(f64::total_cmp)?)
     }
 
-    /// Whether the point, or the one that it is held against, has no such figure.
+    /// Whether the point was measured and has no such figure, or one that it is held against.
     fn is_none(&self, point: &MeasuredPoint, points: &Points) -> bool {
         let other = self.over.as_ref().map(|over| points.other(point, over));
-        let mut all = [Some(point), other.unwrap_or(Some(point))].into_iter();
-        let is_measured = all.clone().all(|point| point.is_some_and(|p| p.get(&self.of).is_some()));
-        is_measured && all.any(|point| point.is_some_and(|p| p.get(&self.of) == Some(&Value::Null)))
+        let is_alone = other.is_some_and(|other| other.is_none());
+        let along = self.over_best.iter().flat_map(|axis| points.along(point, axis));
+        let mut all = [point].into_iter().chain(other.flatten()).chain(along);
+        !is_alone && all.any(|point| point.is_null(&self.of))
     }
 
     fn name_of(&self, name: &str, point: &MeasuredPoint, points: &Points) -> Option<String> {

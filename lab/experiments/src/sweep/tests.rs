@@ -47,6 +47,8 @@ impl Point for Example {
         let rate = self.load * self.size.factor * if self.system == "none" { 1.0 } else { 2.0 };
         let figures = Figures::new(json!({ "rate": rate, "times": times, "built_for": built_for }));
         let figures = figures.aside("before", before.all().len()).aside("wrong", 1);
+        // Over itself it is no number.
+        let figures = figures.aside("zero", self.load - 1.0);
         let of_others = (self.system != "none").then_some(self.load);
         let figures = figures.aside("of_others", of_others);
         Ok((self.load < 100.0).then_some(figures).into_iter().collect())
@@ -165,6 +167,48 @@ fn of_an_axis_the_best_may_be_told_only() {
 fn a_point_of_which_there_is_nothing_to_tell_is_left_out() {
     let report = report(&PARAMS.replace("2.0]", "200.0]"), SHAPE);
     assert_eq!(report.rows.len(), 4);
+}
+
+#[test]
+fn a_fold_leaves_no_measured_point_out() {
+    let of = |sum: &str| {
+        let (head, rest) = SHAPE.split_once("[sweep.summary]").unwrap();
+        let plots = &rest[rest.find("[[sweep.plots]]").unwrap()..];
+        let shape = format!("{head}[sweep.summary]\nsum = {{ {sum} }}\n{plots}");
+        let report = report(PARAMS, &shape);
+        (report.summary.get("sum").cloned(), report.failure)
+    };
+    // (the sum, what is told, whether the run fails)
+    for (sum, told, fails) in [
+        (r#"of = "of_others", fold = "most""#, None, true),
+        (r#"of = "of_others", fold = "most", none = "never""#, Some(json!("never")), false),
+        (
+            r#"of = "of_others", fold = "most", not_at = { system = "none" }"#,
+            Some(json!(2.0)),
+            false,
+        ),
+        (
+            r#"of = "of_others", at = { system = "other" }, over = { system = "none" }, fold = "most""#,
+            None,
+            false,
+        ),
+        (r#"of = "of_others", at = { size = "S", load = 1 }, over_best = "system""#, None, false),
+        (r#"of = "rate", over = { load = "@first" }, fold = "most""#, Some(json!(2.0)), false),
+        (
+            r#"of = "zero", at = { size = "L" }, over = { size = "S" }, fold = "least""#,
+            Some(json!(null)),
+            false,
+        ),
+        (r#"of = "rate""#, Some(json!(120.0)), true),
+        (
+            r#"of = "rate", at = { system = "other", size = "L", load = 2 }"#,
+            Some(json!(120.0)),
+            false,
+        ),
+    ] {
+        let (found, failure) = of(sum);
+        assert_eq!((found, failure.is_some()), (told, fails), "{sum}: {failure:?}");
+    }
 }
 
 #[test]
