@@ -144,7 +144,8 @@ pub fn make(
 }
 
 /// For how long nobody's write, or nobody's read, was answered while this was felt: the longer of
-/// both, in milliseconds. Who asks does so all the time.
+/// both, in milliseconds. Who asks does so all the time: one who is not answered before it is over
+/// has waited until then.
 pub fn unavailable_ms(trouble: &Trouble, operations: &[Operation]) -> f64 {
     let longest = |is_write: bool| {
         let of = |o: &&Operation| (o.effect != Effect::Keep) == is_write;
@@ -152,8 +153,9 @@ pub fn unavailable_ms(trouble: &Trouble, operations: &[Operation]) -> f64 {
         let mut at: Vec<u64> = returned.collect();
         at.sort_unstable();
         let felt = |pair: &&[u64]| pair[1] > trouble.from_ns && pair[0] < trouble.until_ns;
+        let open_ns = at.last().and_then(|last_ns| trouble.until_ns.checked_sub(*last_ns));
         let gaps = at.windows(2).filter(felt).map(|pair| pair[1] - pair[0]);
-        gaps.max().map_or(f64::INFINITY, |ns| ns as f64 / 1e6)
+        gaps.chain(open_ns).max().map_or(f64::INFINITY, |ns| ns as f64 / 1e6)
     };
     longest(true).max(longest(false))
 }
@@ -189,5 +191,7 @@ mod tests {
         let all = [&reads[..], &writes[..]].concat();
         assert_eq!(unavailable_ms(&trouble, &all), 1010.0);
         assert_eq!(unavailable_ms(&trouble, &reads), f64::INFINITY);
+        let never_again = [&reads[..], &writes[..1]].concat();
+        assert_eq!(unavailable_ms(&trouble, &never_again), 1020.0);
     }
 }

@@ -346,11 +346,14 @@ fn fail(
     Ok(Failover { failure, shard, clock_ns: [at_ns, now_ns()], cuts: cuts.collect() })
 }
 
-/// The longest time between two of these that lies between two others, in milliseconds.
+/// The longest time between two of these that lies between two others, in milliseconds. A gap that
+/// nobody has closed by then is as long as it is until then; infinite: there are no such times.
 fn gap_ms(times: &[u64], [from_ns, to_ns]: [u64; 2]) -> f64 {
-    let pairs = times.windows(2).filter(|pair| pair[1] > from_ns && pair[0] < to_ns);
-    let longest = pairs.map(|pair| pair[1] - pair[0]).max();
-    longest.map_or(0.0, |gap_ns| gap_ns as f64 / 1e6)
+    let open_from_ns = times.last().filter(|last| **last < to_ns);
+    let closed = times.windows(2).filter(|pair| pair[1] > from_ns && pair[0] < to_ns);
+    let closed = closed.map(|pair| pair[1] - pair[0]);
+    let longest = closed.chain(open_from_ns.map(|last_ns| to_ns - last_ns)).max();
+    longest.map_or(f64::INFINITY, |gap_ns| gap_ns as f64 / 1e6)
 }
 
 /// Of each shard two keys that stay in it: one for Redis's own clients, one for ours.
@@ -509,5 +512,22 @@ impl Stage {
             })
         };
         keys.iter().map(value).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_that_nobody_closes_lasts_until_the_end() {
+        let gap = |times: &[u64], within: [u64; 2]| {
+            let times: Vec<u64> = times.iter().map(|ms| ms * 1_000_000).collect();
+            gap_ms(&times, within.map(|ms| ms * 1_000_000))
+        };
+        assert_eq!(gap(&[0, 10], [20, 100]), 90.0);
+        assert_eq!(gap(&[0, 10, 30, 90, 200], [20, 100]), 110.0);
+        assert_eq!(gap(&[0, 10, 30, 90, 200], [20, 80]), 60.0);
+        assert_eq!(gap(&[], [20, 100]), f64::INFINITY);
     }
 }
