@@ -56,8 +56,9 @@ impl Asker {
         self.stopped && self.under_way.is_empty()
     }
 
-    /// What it has seen since it was asked last.
+    /// What it has seen since it was asked last. What is not answered by now has failed.
     pub fn take_seen(&mut self) -> Outcome {
+        self.values.seen.failed += self.under_way.len() as u64;
         std::mem::take(&mut self.values.seen)
     }
 

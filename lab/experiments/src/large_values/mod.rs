@@ -192,7 +192,7 @@ impl LargeValues {
             points.push(Point {
                 way,
                 len: *len,
-                per_s: seen.took_us.len() as f64 / self.length(way).as_secs_f64(),
+                per_s: seen.in_time as f64 / self.length(way).as_secs_f64(),
                 seen,
             });
         }
@@ -223,7 +223,7 @@ impl LargeValues {
             points.push(Point {
                 way,
                 len: *len,
-                per_s: seen.took_us.len() as f64 / self.length(way).as_secs_f64(),
+                per_s: seen.in_time as f64 / self.length(way).as_secs_f64(),
                 seen,
             });
         }
@@ -236,7 +236,7 @@ impl LargeValues {
 
     fn values(&self, way: Way, len: usize, run: &Run<'_>) -> Values {
         let writes = if way.is_cached() { 0.02 } else { self.writes };
-        Values::new(way as usize, self.keys, len, writes, run.options.seed)
+        Values::new(way as usize, self.keys, len, writes, self.length(way), run.options.seed)
     }
 
     /// Lets clients of shortstop's protocol ask, from that host and as that tenant.

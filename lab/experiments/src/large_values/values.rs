@@ -20,6 +20,8 @@ pub(super) struct Ask {
 pub(super) struct Outcome {
     /// How long each took that was answered, in microseconds.
     pub took_us: Vec<u64>,
+    /// How many of them were answered within the step: what is waited for afterwards is no rate.
+    pub in_time: u64,
     /// Reads among them that a switch answered.
     pub cached: u64,
     pub reads: u64,
@@ -32,12 +34,12 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// The 99th percentile of the times in milliseconds.
+    /// The 99th percentile of the times in milliseconds; of none no number.
     pub fn p99_ms(&self) -> f64 {
         let mut times = self.took_us.clone();
         times.sort_unstable();
         let at = (times.len() * 99 / 100).min(times.len().saturating_sub(1));
-        times.get(at).map_or(0.0, |us| *us as f64 / 1000.0)
+        times.get(at).map_or(f64::NAN, |us| *us as f64 / 1000.0)
     }
 }
 
@@ -49,6 +51,9 @@ pub(super) struct Values {
     writes: f64,
     keys: Vec<Key>,
     rng: SeededRng,
+    /// How long a step is, and when it ends, once it has begun.
+    length: Duration,
+    end: Option<Duration>,
     pub seen: Outcome,
 }
 
@@ -61,14 +66,23 @@ struct Key {
 
 impl Values {
     /// Of `keys` keys, `len` bytes each, which are asked for by the way of this number; this part
-    /// of what is asked are writes.
-    pub fn new(way: usize, keys: usize, len: usize, writes: f64, seed: u64) -> Values {
+    /// of what is asked are writes. A step of this length begins with the first that is asked.
+    pub fn new(
+        way: usize,
+        keys: usize,
+        len: usize,
+        writes: f64,
+        length: Duration,
+        seed: u64,
+    ) -> Values {
         Values {
             way,
             len,
             writes,
             keys: vec![Key::default(); keys],
             rng: seed::rng(seed, "large values"),
+            length,
+            end: None,
             seen: Outcome::default(),
         }
     }
@@ -81,6 +95,7 @@ impl Values {
 
     /// The next thing to ask: first each key is written once.
     pub fn next(&mut self, now: Duration) -> Ask {
+        self.end.get_or_insert(now + self.length);
         let fresh = self.keys.iter().position(|key| key.begun == 0);
         let key = fresh.unwrap_or_else(|| self.rng.random_range(0..self.keys.len()));
         let writes = fresh.is_some() || self.rng.random::<f64>() < self.writes;
@@ -133,6 +148,7 @@ impl Values {
         if is_done {
             let took = now.as_micros() as u64 - ask.begun_us;
             self.seen.took_us.push(took);
+            self.seen.in_time += u64::from(self.end.is_some_and(|end| now < end));
         } else {
             self.seen.failed += 1;
         }
@@ -164,7 +180,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_noticed() {
         let now = Duration::ZERO;
-        let mut values = Values::new(0, 2, 100, 0.0, 1);
+        let mut values = Values::new(0, 2, 100, 0.0, Duration::MAX, 1);
         for _ in 0..2 {
             let ask = values.next(now);
             assert!(ask.write.is_some(), "each key is written first");
@@ -189,12 +205,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_answered_after_a_step_is_not_of_its_rate() {
+        let at = Duration::from_millis;
+        let mut values = Values::new(0, 1, 64, 1.0, at(100), 1);
+        for (begun, answered) in [(1000, 1099), (1099, 1101)] {
+            let ask = values.next(at(begun));
+            values.wrote(&ask, true, at(answered));
+        }
+        assert_eq!((values.seen.in_time, values.seen.took_us.len()), (1, 2));
+        assert!(Outcome::default().p99_ms().is_nan());
+    }
+
+    #[test]
     fn what_another_way_has_left_is_not_read() {
         let now = Duration::ZERO;
         let mut server = BTreeMap::new();
         let mut wrong = 0;
         for way in 0..2 {
-            let mut values = Values::new(way, 1, 64, 1.0, 1);
+            let mut values = Values::new(way, 1, 64, 1.0, Duration::MAX, 1);
             let first = values.next(now);
             // While the first write is under way.
             let read = values.next(now);
