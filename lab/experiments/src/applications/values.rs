@@ -42,12 +42,12 @@ pub(crate) fn stale_in(operations: &[Operation]) -> usize {
     by_key.values().map(|of_key| stale_reads(of_key)).sum()
 }
 
-/// The time below which this part of them lies, in milliseconds; 0 of none.
+/// The time below which this part of them lies, in milliseconds; of none no number.
 pub(crate) fn percentile_ms(mut times_ns: Vec<u64>, part: f64) -> f64 {
     times_ns.sort_unstable();
     let at = (times_ns.len() as f64 * part) as usize;
     let at = at.min(times_ns.len().saturating_sub(1));
-    times_ns.get(at).map_or(0.0, |ns| *ns as f64 / 1e6)
+    times_ns.get(at).map_or(f64::NAN, |ns| *ns as f64 / 1e6)
 }
 
 #[cfg(test)]
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_of_what_there_is() {
-        assert_eq!(percentile_ms(vec![], 0.99), 0.0);
+        assert!(percentile_ms(vec![], 0.99).is_nan());
         assert_eq!(percentile_ms(vec![3_000_000, 1_000_000, 2_000_000], 0.5), 2.0);
         assert_eq!(percentile_ms((1..=100).map(|n| n * 1_000_000).collect(), 0.99), 100.0);
     }

@@ -11,7 +11,7 @@ use seed::SeededRng;
 use super::{
     lane::{Answer, Lane},
     rivals::NearCache,
-    values::{key_name, number_for, number_of, value_of},
+    values::{key_name, number_for, number_of, percentile_ms, value_of},
 };
 
 /// What is asked for.
@@ -62,8 +62,12 @@ pub(crate) struct Observations {
     pub operations: Vec<Operation>,
     /// How long commands took in the measured time, in nanoseconds.
     pub took_ns: Vec<u64>,
-    /// Commands that were over within the measured time.
+    /// Commands that were over within the measured time; at a rate those of them that were due in
+    /// it.
     pub done: u64,
+    /// At a rate: commands that were due in the measured time. Of those that nobody came to ask
+    /// before its end it is not known how long they would have taken.
+    pub due: u64,
     pub failed: u64,
     /// Values that nobody wrote so.
     pub torn: u64,
@@ -76,9 +80,25 @@ impl Observations {
         self.operations.extend(other.operations);
         self.took_ns.extend(other.took_ns);
         self.done += other.done;
+        self.due += other.due;
         self.failed += other.failed;
         self.torn += other.torn;
         self.near += other.near;
+    }
+
+    /// The time within which this part was answered of what was due at a rate, in milliseconds:
+    /// what never was ranks behind every answer. Infinite: so many were not; no number: none was
+    /// due.
+    pub fn within_ms(&self, part: f64) -> f64 {
+        let mut times = self.took_ns.clone();
+        times.resize(times.len().max(self.due as usize), u64::MAX);
+        let ms = percentile_ms(times, part);
+        if ms < u64::MAX as f64 / 1e6 || ms.is_nan() { ms } else { f64::INFINITY }
+    }
+
+    /// The part of what was due at a rate that was answered in time.
+    pub fn served(&self) -> f64 {
+        self.done as f64 / self.due as f64
     }
 }
 
@@ -107,6 +127,8 @@ pub(crate) struct Worker {
     asked: u64,
     names: Vec<String>,
     measured: [u64; 2],
+    /// Whether commands come at a rate: then those are measured that were due in the measured time.
+    has_rate: bool,
     seen: Observations,
 }
 
@@ -145,6 +167,7 @@ impl Worker {
             asked: 0,
             names: (0..mix.keys).map(key_name).collect(),
             measured: [0, 0],
+            has_rate: false,
             seen: Observations::default(),
             mix,
         })
@@ -174,27 +197,37 @@ impl Worker {
         let from_ns = begun_ns + warm.as_nanos() as u64;
         let to_ns = from_ns + time.as_nanos() as u64;
         self.measured = [from_ns, to_ns];
+        self.has_rate = matches!(pace, Pace::Open(_));
         let mut due_ns = begun_ns;
         loop {
             match pace {
                 Pace::Closed(depth) => {
                     let at_ns = now_ns();
                     (0..depth).try_for_each(|_| self.ask(at_ns))?;
+                    self.answers()?;
+                    if now_ns() >= to_ns {
+                        return Ok(self.seen);
+                    }
                 }
                 Pace::Open(rate) => {
                     let draw: f64 = self.rng.random();
                     due_ns += ((1.0 - draw).ln() / rate * -1e9) as u64;
-                    let wait_ns = due_ns.saturating_sub(now_ns());
+                    if due_ns >= to_ns {
+                        return Ok(self.seen);
+                    }
+                    self.seen.due += u64::from(due_ns >= from_ns);
+                    let at_ns = now_ns();
+                    if at_ns >= to_ns {
+                        continue;
+                    }
+                    let wait_ns = due_ns.saturating_sub(at_ns);
                     if wait_ns > 0 {
                         // The rate, not a wait for anything.
                         std::thread::sleep(Duration::from_nanos(wait_ns));
                     }
                     self.ask(due_ns)?;
+                    self.answers()?;
                 }
-            }
-            self.answers()?;
-            if now_ns() >= to_ns {
-                return Ok(self.seen);
             }
         }
     }
@@ -295,10 +328,31 @@ impl Worker {
         let client = self.number;
         let operation = Operation { client, key, call_ns, return_ns, need, effect, lapse: None };
         self.seen.operations.push(operation);
+        let Some(at_ns) = return_ns else { return };
         let [from_ns, to_ns] = self.measured;
-        if let Some(at_ns) = return_ns.filter(|at_ns| (from_ns..to_ns).contains(at_ns)) {
-            self.seen.done += 1;
+        let counts_at_ns = if self.has_rate { due_ns } else { at_ns };
+        if (from_ns..to_ns).contains(&counts_at_ns) {
+            self.seen.done += u64::from(at_ns < to_ns);
             self.seen.took_ns.push(at_ns.saturating_sub(due_ns));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_due_and_never_answered_waits_longer_than_all_that_was() {
+        let seen = |due| Observations {
+            took_ns: vec![1_000_000; 98],
+            done: 98,
+            due,
+            ..Default::default()
+        };
+        assert_eq!((seen(98).within_ms(0.99), seen(98).served()), (1.0, 1.0));
+        assert_eq!((seen(100).within_ms(0.5), seen(100).within_ms(0.99)), (1.0, f64::INFINITY));
+        assert_eq!(seen(100).served(), 0.98);
+        assert!(Observations::default().within_ms(0.99).is_nan());
     }
 }

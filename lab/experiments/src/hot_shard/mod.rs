@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use self::stage::{CpuTime, Stage};
 use crate::{
     Measure, Options, Report, Run,
-    applications::{Mix, Observations, Pace, Servers, Worker, percentile_ms, stale_in},
+    applications::{Mix, Observations, Pace, Servers, Worker, stale_in},
     params::{exponent, positive},
 };
 
@@ -174,8 +174,7 @@ impl Bench<'_> {
         let equal_per_s = direct_per_s.unwrap_or(per_s) * EQUAL_LOAD;
         let each = equal_per_s / (self.params.hosts * self.params.connections) as f64;
         let (calm, used) = self.phase(clients, law, Pace::Open(each))?;
-        let equal_served = calm.done as f64 / self.params.step_s / equal_per_s;
-        let p99_ms = percentile_ms(calm.took_ns.clone(), 0.99);
+        let (equal_served, p99_ms) = (calm.served(), calm.within_ms(0.99));
         seen.add(calm);
         let (reads, writes): (Vec<Operation>, Vec<Operation>) =
             seen.operations.into_iter().partition(|o| o.effect == Effect::Keep);

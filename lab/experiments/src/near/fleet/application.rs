@@ -78,6 +78,8 @@ pub(super) struct Application {
 pub(super) struct Record {
     pub operations: Vec<Operation>,
     pub writes: Vec<WriteTime>,
+    /// Those that were never answered, each with the time until its end: it took longer.
+    pub open: Vec<WriteTime>,
     /// Reads that copies have answered.
     pub local: u64,
     /// Reads that nobody answered.
@@ -93,6 +95,7 @@ impl Record {
     pub fn add(&mut self, other: Record) {
         self.operations.extend(other.operations);
         self.writes.extend(other.writes);
+        self.open.extend(other.open);
         self.local += other.local;
         self.unanswered += other.unanswered;
         self.torn += other.torn;
@@ -151,8 +154,16 @@ impl Application {
         self.to_write.is_empty() && self.under_way.values().all(|one| one.writes.is_none())
     }
 
-    /// What it has seen; what is under way may take effect at any time.
-    pub fn take_record(&mut self) -> Record {
+    /// What it has seen until now; what is under way may take effect at any time.
+    pub fn take_record(&mut self, world_ns: u64) -> Record {
+        let client = self.habits.number;
+        let writes = self.under_way.values().filter(|one| one.writes.is_some());
+        self.record.open.extend(writes.map(|one| WriteTime {
+            client,
+            key: one.key,
+            wanted_ns: one.wanted_ns,
+            took_ns: world_ns.saturating_sub(one.wanted_ns),
+        }));
         self.give_up();
         std::mem::take(&mut self.record)
     }

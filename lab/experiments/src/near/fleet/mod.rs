@@ -168,8 +168,10 @@ pub(super) fn measure(params: &Fleet, run: &Run<'_>, report: &mut Report) -> any
     let is_wanted = |write: &WriteTime| write.key < params.wanted;
     // Who stood still hears of nothing meanwhile, of its own writes neither.
     let is_well = |write: &WriteTime| !victims.contains(&write.client);
-    let calm = writes_within(&record.writes, calm_from_ns..calm_to_ns, is_wanted);
-    let meanwhile = writes_within(&record.writes, faults_from_ns..faults_to_ns, is_well);
+    let writes = [&record.writes[..], &record.open].concat();
+    let calm = writes_within(&writes, calm_from_ns..calm_to_ns, is_wanted);
+    let meanwhile = writes_within(&writes, faults_from_ns..faults_to_ns, is_well);
+    let never_answered = record.open.iter().filter(|write| is_well(write)).count();
     let open = operations.iter().filter(|o| o.return_ns.is_none()).count();
     let stale = stale_in(operations);
     let share = |part: f64, all: f64| part / all.max(1.0);
@@ -192,6 +194,7 @@ pub(super) fn measure(params: &Fleet, run: &Run<'_>, report: &mut Report) -> any
         ("writes_of_wanted_keys", calm.len() as u64),
         ("writes_meanwhile", meanwhile.len() as u64),
         ("writes_unknown", open as u64),
+        ("writes_open", never_answered as u64),
         ("invalidations_per_write_max", most.invalidations),
         ("messages_per_write_max", messages),
         ("gateways_killed", killed.len() as u64),
@@ -399,7 +402,8 @@ impl<'a> FleetRun<'a> {
         });
         let mut sum = Record::default();
         for one in all() {
-            sum.add(self.with(*one, Application::take_record)?);
+            let now_ns = self.now_ns();
+            sum.add(self.with(*one, |one| one.take_record(now_ns))?);
         }
         Ok(sum)
     }

@@ -35,7 +35,7 @@ use crate::{
     Report, Run,
     applications::{
         ApplicationCache, Invalidations, Mix, NearCache, Observations, Pace, Servers, Worker,
-        percentile_ms, stale_in,
+        stale_in,
     },
     params::{exponent, positive},
     resp::{Connection, Server},
@@ -138,6 +138,8 @@ struct Row {
     per_s: f64,
     /// At equal load, in milliseconds; none: that was not measured.
     p99_ms: Option<f64>,
+    /// The part of it that was answered in time.
+    equal_served: Option<f64>,
     stale: usize,
     seen: Counts,
     /// Part of the time that the server that had least left was held up.
@@ -262,15 +264,15 @@ impl Bench<'_> {
         let direct = self.rows.iter().find(|row| row.way == Way::Direct && row.point == point);
         let direct_per_s = direct.map_or(per_s, |row| row.per_s);
         let is_timed = point.writes == USUAL.0 && point.skew == USUAL.1;
-        let p99_ms = match way {
+        let (p99_ms, equal_served) = match way {
             Way::Direct | Way::Gateway if is_timed => {
                 let each = direct_per_s * EQUAL_LOAD / self.connections() as f64;
                 let calm = self.phase(way, point, replicas, Pace::Open(each))?;
-                let p99_ms = percentile_ms(calm.took_ns.clone(), 0.99);
+                let timed = (Some(calm.within_ms(0.99)), Some(calm.served()));
                 seen.add(calm);
-                Some(p99_ms)
+                timed
             }
-            _ => None,
+            _ => (None, None),
         };
         self.keep_writes(&seen);
         let reads = seen.operations.iter().filter(|o| o.effect == Effect::Keep);
@@ -279,7 +281,17 @@ impl Bench<'_> {
             Counts { reads: reads.len(), failed: seen.failed, torn: seen.torn, near: seen.near };
         let stale = stale_in(&[&self.written[..], &reads].concat());
         let held_up = held_up(&before, &after);
-        self.rows.push(Row { point, way, per_s, p99_ms, stale, seen: counts, held_up, used_s });
+        self.rows.push(Row {
+            point,
+            way,
+            per_s,
+            p99_ms,
+            equal_served,
+            stale,
+            seen: counts,
+            held_up,
+            used_s,
+        });
         Ok(())
     }
 
@@ -455,7 +467,7 @@ fn tell(rows: &[Row], report: &mut Report) {
         |row: &Row| rows.iter().find(|other| other.way == Way::Direct && other.point == row.point);
     let gain = |row: &Row| direct_of(row).map_or(0.0, |direct| row.per_s / direct.per_s.max(1.0));
     for row in rows {
-        let Row { point, way, per_s, p99_ms, stale, seen, held_up, used_s } = row;
+        let Row { point, way, per_s, p99_ms, stale, seen, held_up, used_s, .. } = row;
         let law = if point.written_as_read { "" } else { ", each key alike" };
         let near = seen.near as f64 / (seen.reads as f64).max(1.0);
         table.row([
@@ -482,6 +494,7 @@ fn tell(rows: &[Row], report: &mut Report) {
             "per_s": per_s,
             "over_direct": gain(row),
             "p99_ms": p99_ms,
+            "equal_load_served": row.equal_served,
             "reads": seen.reads,
             "near": near,
             "stale_reads": stale,
@@ -519,15 +532,20 @@ fn tell(rows: &[Row], report: &mut Report) {
         let direct = direct_of(row).and_then(|direct| direct.p99_ms);
         if let (Some(p99_ms), Some(direct_ms)) = (row.p99_ms, direct) {
             let ratio = p99_ms / direct_ms.max(1e-6);
-            if worst.is_none_or(|[most, ..]| ratio > most) {
+            // What is no number (both never were) is the worst.
+            if worst.is_none_or(|[most, ..]| ratio > most || ratio.is_nan()) {
                 worst = Some([ratio, direct_ms, p99_ms]);
             }
         }
     }
     // Of the same point: a server that has used its part up stands still for the rest of a period.
     let names = ["p99_over_direct", "p99_ms_direct", "p99_ms_gateway"];
-    for (name, value) in names.into_iter().zip(worst.unwrap_or_default()) {
+    for (name, value) in names.into_iter().zip(worst.into_iter().flatten()) {
         report.summarize(name, value);
+    }
+    let served = rows.iter().filter_map(|row| row.equal_served);
+    if let Some(least) = served.reduce(f64::min) {
+        report.summarize("equal_load_served", least);
     }
     let at_many = of(Way::Gateway).filter(|row| row.point.writes == MANY_WRITES).map(gain);
     let least = at_many.fold(f64::INFINITY, f64::min);
