@@ -119,8 +119,9 @@ impl Point for WorkloadPoint {
             "is_confirmed": found.is_confirmed,
             "loss": result.loss(),
             "hit_ratio": result.hit_ratio(),
-            "p50_us": result.all.p50_us / factor,
-            "p99_us": result.all.p99_us / factor,
+            // Of all requests, the lost ones too.
+            "p50_us": result.waits.p50_us.map(|us| us / factor),
+            "p99_us": result.waits.p99_us.map(|us| us / factor),
             "keys": bench.keys,
             "requests": tally,
             "wrong_values": result.wrong(),

@@ -161,7 +161,13 @@ fn beside_flood(
         beside.victim.push(victim.run(&params.reads())?);
         flooder.finish()?;
     }
-    Ok([total(&beside) / total(&alone), ratio(&beside, &alone, |r| r.all.p99_us)])
+    Ok([total(&beside) / total(&alone), ratio(&beside, &alone, p99_us)])
+}
+
+/// The time within which 99 of 100 requests were answered, the lost ones too: infinite if fewer ever
+/// were.
+fn p99_us(result: &PhaseResult) -> f64 {
+    result.waits.p99_us.unwrap_or(f64::INFINITY)
 }
 
 /// A rack whose victim's keys are stored; its generator, and the disturbers' with what each does.
@@ -278,7 +284,12 @@ fn measure(params: &Isolation, run: &Run<'_>, report: &mut Report) -> anyhow::Re
                 let phase = Phase { arrivals: Arrivals::Open(rate), ..disturber.phase.clone() };
                 let [share, p99] = beside_flood([&mut load, &mut disturber.here], params, &phase)?;
                 report.summarize(format!("flood_{flood}_throughput_share"), share);
-                report.summarize(format!("flood_{flood}_p99_ratio"), p99);
+                let name = format!("flood_{flood}_p99_ratio");
+                match p99.is_finite() {
+                    true => report.summarize(name, p99),
+                    // More than one in a hundred were lost.
+                    false => report.say(&name, "never".into()),
+                }
             }
         }
         told.tell(disturber.name, report, &mut table);
@@ -420,11 +431,11 @@ struct Summary {
 
 impl Summary {
     fn of([alone, elsewhere, beside]: &[Rounds; 3]) -> Summary {
-        let p99 = |seen: &Rounds| over(&seen.victim, |r| r.all.p99_us);
+        let p99 = |seen: &Rounds| over(&seen.victim, p99_us);
         Summary {
             share: total(beside) / total(alone),
-            p99_ratio: ratio(beside, alone, |r| r.all.p99_us),
-            p99_over_elsewhere: ratio(beside, elsewhere, |r| r.all.p99_us),
+            p99_ratio: ratio(beside, alone, p99_us),
+            p99_over_elsewhere: ratio(beside, elsewhere, p99_us),
             rate: total(beside) / beside.victim.len() as f64,
             rate_alone: total(alone) / alone.victim.len() as f64,
             p99_us: p99(beside),
@@ -483,5 +494,18 @@ mod tests {
         assert_eq!(there.map(|s| s as usize), [0, 1, 2]);
         assert_eq!(back.map(|s| s as usize), [2, 1, 0]);
         assert_eq!(order(2), there);
+    }
+
+    #[test]
+    fn a_victim_that_loses_requests_waits_longer_however_fast_the_others_are() {
+        let seen = |lost: u64| {
+            let mut answered = load::histogram(3);
+            (1..=960u64).for_each(|i| answered.record(i * 10_000).unwrap());
+            let waits = load::Waits::of(&answered, lost);
+            let result = PhaseResult { seconds: 1.0, waits, ..PhaseResult::default() };
+            Rounds { victim: vec![result], ..Rounds::default() }
+        };
+        assert_eq!(ratio(&seen(0), &seen(0), p99_us), 1.0);
+        assert_eq!(ratio(&seen(40), &seen(0), p99_us), f64::INFINITY);
     }
 }
