@@ -97,7 +97,13 @@ impl Point for LatencyPoint {
         let mut measure = |(rate, is_equal_load): (f64, bool)| {
             let name = &self.system.name;
             run.progress.say(format!("{name}: {} of what it carries", percent(self.load)));
-            let rate = rate.min(self.rack.max_rate);
+            // A lower one would be told as the load that was asked for.
+            ensure!(
+                rate <= self.rack.max_rate,
+                "{name}: a load of {}/s: at most max_rate = {}/s is offered",
+                thousands(rate),
+                thousands(self.rack.max_rate)
+            );
             let result = servers.phase(&mix.phase(rate, self.warmup_s, self.requests / rate))?;
             tracing::info!("{name}: {}/s, {} lost", thousands(rate), percent(result.loss()));
             Ok(self.figures(found, is_equal_load, &result))
