@@ -8,19 +8,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use etcd_client::{Client, LockOptions};
 use hdrhistogram::Histogram;
 use load::{Latency, histogram};
 use rand::RngExt;
 use seed::{SeededRng, rng};
 use serde::{Deserialize, Serialize};
-use tokio::task::LocalSet;
+use tokio::task::{JoinHandle, LocalSet};
 
-use crate::{Activity, Phase, PhaseResult, source::name};
+use crate::{Activity, Locks, Phase, PhaseResult, source::name};
 
-/// Length in seconds of the leases that locks are taken under.
-const LEASE_S: i64 = 10;
+/// A lease is kept alive so often while it lasts, as an etcd's own clients do.
+const KEPT_ALIVE: u32 = 3;
+
+/// Length in seconds of the leases that locks are taken under: what the phase says for either
+/// system, which an etcd counts in whole seconds.
+fn lease_s(locks: &Locks) -> anyhow::Result<u32> {
+    let is_whole = locks.lease_ms > 0 && locks.lease_ms.is_multiple_of(1000);
+    ensure!(is_whole, "lease_ms = {}: an etcd's leases are whole seconds", locks.lease_ms);
+    Ok(u32::try_from(locks.lease_ms / 1000)?)
+}
 
 /// What stays the same over all phases.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -106,6 +114,12 @@ async fn measure(
     })
 }
 
+/// A lease of an etcd, and what keeps it alive.
+struct Lease {
+    id: i64,
+    keeper: JoinHandle<()>,
+}
+
 /// One client in one phase.
 struct One {
     config: Config,
@@ -127,26 +141,61 @@ impl One {
             return;
         }
         let lease = match self.phase.doing {
-            Activity::Lock => self.client.lease_grant(LEASE_S, None).await.ok(),
+            Activity::Lock => match self.lease().await {
+                Ok(lease) => Some(lease),
+                Err(error) => return self.failed(format!("{error:#}")),
+            },
             _ => None,
         };
-        let lease = lease.map_or(0, |lease| lease.id());
         while Instant::now() < self.end {
             let key = self.draw.random_range(0..self.config.keys);
             let writes = self.phase.writes;
             let done = match self.phase.doing {
-                Activity::Lock => self.lock(lease).await,
+                Activity::Lock => self.lock(lease.as_ref().map_or(0, |lease| lease.id)).await,
                 _ if writes > 0.0 && self.draw.random_bool(writes.min(1.0)) => {
                     self.write(key).await
                 }
                 _ => self.read(key).await,
             };
             if let Err(error) = done {
-                let result = &mut self.seen.borrow_mut().result;
-                result.failed += 1;
-                result.error = error.to_string();
+                self.failed(error.to_string());
             }
         }
+        if let Some(lease) = lease {
+            lease.keeper.abort();
+            // Else it would be there for the next phase's while.
+            if let Err(error) = self.client.lease_revoke(lease.id).await {
+                self.failed(error.to_string());
+            }
+        }
+    }
+
+    fn failed(&self, error: String) {
+        let result = &mut self.seen.borrow_mut().result;
+        result.failed += 1;
+        result.error = error;
+    }
+
+    /// A lease that is kept alive.
+    async fn lease(&mut self) -> anyhow::Result<Lease> {
+        let asked_s = lease_s(&self.phase.locks)?;
+        let granted = self.client.lease_grant(asked_s.into(), None).await?;
+        ensure!(
+            granted.ttl() == i64::from(asked_s),
+            "a lease of {} s was granted, and not of {asked_s} s: the other system's would be shorter",
+            granted.ttl()
+        );
+        let (mut keeper, mut answers) = self.client.lease_keep_alive(granted.id()).await?;
+        let every = Duration::from_secs(asked_s.into()) / KEPT_ALIVE;
+        // One that cannot be kept alive ends, and who asks for a lock under it is told.
+        let keeper = tokio::task::spawn_local(async move {
+            while keeper.keep_alive().await.is_ok()
+                && matches!(answers.message().await, Ok(Some(_)))
+            {
+                tokio::time::sleep(every).await;
+            }
+        });
+        Ok(Lease { id: granted.id(), keeper })
     }
 
     async fn read(&mut self, key: usize) -> Result<(), etcd_client::Error> {
@@ -184,6 +233,20 @@ impl One {
         if now >= self.from && now < self.end {
             let mut seen = self.seen.borrow_mut();
             of(&mut seen).saturating_record((now - begun).as_nanos() as u64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_as_long_as_the_other_systems() {
+        let of = |lease_ms| lease_s(&Locks { lease_ms, ..Locks::default() });
+        assert_eq!(of(2000).unwrap(), 2);
+        for lease_ms in [0, 100, 2500] {
+            assert!(of(lease_ms).is_err(), "{lease_ms}");
         }
     }
 }
