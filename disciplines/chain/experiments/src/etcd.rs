@@ -67,6 +67,26 @@ impl SystemResult {
         [read.reads.p50_us, write.writes.p50_us, reads, writes]
     }
 
+    /// Whether somebody was answered in every phase, by every generator.
+    fn is_answered(&self) -> bool {
+        let [read, write] = &self.one;
+        let [reads, writes] = &self.all;
+        let are_read = reads.iter().chain([read]).all(|result| result.reads.count > 0);
+        are_read && writes.iter().chain([write]).all(|result| result.writes.count > 0)
+    }
+
+    /// Of what is the same here and there, this over the other.
+    fn over(&self, other: &SystemResult) -> [(&'static str, f64); 4] {
+        let names = [
+            "read_p50_over_etcd",
+            "write_p50_over_etcd",
+            "reads_per_s_over_etcd",
+            "writes_per_s_over_etcd",
+        ];
+        let (own, others) = (self.figures(), other.figures());
+        std::array::from_fn(|at| (names[at], own[at] / others[at]))
+    }
+
     /// Every result.
     fn results(&self) -> impl Iterator<Item = &PhaseResult> {
         self.one.iter().chain(self.all.iter().flatten())
@@ -144,11 +164,13 @@ impl BesideEtcd {
             }
             all.iter_mut().map(|load| load.finish()).collect()
         };
-        Ok(SystemResult {
+        let seen = SystemResult {
             name,
             one: [one.run(&phase(0.0, 1))?, one.run(&phase(1.0, 1))?],
             all: [together(0.0)?, together(1.0)?],
-        })
+        };
+        ensure!(seen.is_answered(), "{name}: nobody was answered in a whole phase");
+        Ok(seen)
     }
 
     fn tell(&self, run: &Run<'_>, report: &mut Report, seen: &[SystemResult; 2]) {
@@ -179,9 +201,8 @@ impl BesideEtcd {
             }));
         }
         let (own, etcd) = (seen[0].figures(), seen[1].figures());
-        let names = ["read_p50", "write_p50", "reads_per_s", "writes_per_s"];
-        for (name, (own, etcd)) in names.into_iter().zip(own.into_iter().zip(etcd)) {
-            report.summarize(format!("{name}_over_etcd"), own / etcd);
+        for (name, ratio) in seen[0].over(&seen[1]) {
+            report.summarize(name, ratio);
         }
         let of = |what: fn(&PhaseResult) -> u64| {
             let all = seen.iter().flat_map(SystemResult::results);
@@ -210,5 +231,25 @@ impl BesideEtcd {
             marks: None,
         });
         report.plot(run.name, svg);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_answers_nobody_is_not_fast() {
+        let none = PhaseResult { seconds: 1.0, ..PhaseResult::default() };
+        let system = |name| SystemResult {
+            name,
+            one: [none.clone(), none.clone()],
+            all: [vec![none.clone()], vec![none.clone()]],
+        };
+        let own = system(OWN);
+        assert!(!own.is_answered());
+        for (name, ratio) in own.over(&system(ETCD)) {
+            assert!(ratio.is_nan(), "{name} = {ratio}");
+        }
     }
 }
