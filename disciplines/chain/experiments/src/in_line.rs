@@ -156,6 +156,10 @@ impl Point for LinePoint {
             // clients are answered more than others, and at a rate all members are asked alike.
             most = before.all().first().and_then(|first| first.number(MOST));
             if most.is_none() {
+                ensure!(
+                    self.protocol == Protocol::Netchain,
+                    "load is a part of what NetChain answers: it has to be the first protocol"
+                );
                 let full = bench.line.run(&places, &phase)?;
                 most = Some(least(&full) * places.len() as f64);
                 let full = PhaseResult::of_all(&full);
