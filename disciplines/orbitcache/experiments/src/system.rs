@@ -322,7 +322,8 @@ impl Measurement {
             json!({
                 "packets_per_s": rounds.packets as f64 / counted.seconds,
                 "busy": rounds.busy_ns / 1e9 / counted.seconds,
-                "most_waiting": rounds.most_waiting,
+                // Since the switch began, not in the measured time as the others.
+                "most_waiting_ever": rounds.most_waiting,
                 "overflowed": rounds.overflowed,
             })
         });

@@ -82,7 +82,8 @@ impl Counts {
         self.switch.get(name).copied().unwrap_or(0.0)
     }
 
-    /// What was counted since then.
+    /// What was counted since then. The most that ever waited at the port by which packets go round
+    /// stays what it is: two such figures have no difference.
     #[must_use]
     pub fn since(mut self, before: &Counts) -> Counts {
         // One that was started again has counted from nothing.
