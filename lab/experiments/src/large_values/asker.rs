@@ -68,11 +68,11 @@ impl Asker {
             let Some(ask) = self.under_way.remove(&number) else { continue };
             match ask.write {
                 Some(_) => {
-                    let is_done = result.and_then(Answer::written).is_ok();
+                    let is_done = came(result.and_then(Answer::written)).is_some();
                     self.values.wrote(&ask, is_done, now);
                 }
                 None => {
-                    let found = result.and_then(Answer::found).ok();
+                    let found = came(result.and_then(Answer::found));
                     let found = found.as_ref().map(|value| {
                         let value = value.as_ref();
                         let from_switch = value.is_some_and(|value| value.from_switch);
@@ -129,6 +129,11 @@ impl Asker {
             }
         }
     }
+}
+
+/// What came; what did not is counted only, and why is said here.
+fn came<T>(result: Result<T, client::Error>) -> Option<T> {
+    result.inspect_err(|error| tracing::warn!("a request failed: {error}")).ok()
 }
 
 impl Process for Asker {
