@@ -164,8 +164,8 @@ fn beside_flood(
     Ok([total(&beside) / total(&alone), ratio(&beside, &alone, p99_us)])
 }
 
-/// The time within which 99 of 100 requests were answered, the lost ones too: infinite if fewer ever
-/// were.
+/// The time within which 99 of 100 requests were answered, the lost ones too: infinite if fewer
+/// ever were.
 fn p99_us(result: &PhaseResult) -> f64 {
     result.waits.p99_us.unwrap_or(f64::INFINITY)
 }
