@@ -164,6 +164,11 @@ impl<W> Directory<W> {
         }
     }
 
+    /// Whether there is a key of this tenant, or of one that had its number.
+    pub fn has_any_of(&self, tenant: u32) -> bool {
+        self.by_tenant.contains_key(&tenant)
+    }
+
     /// The keys of these tenants.
     pub fn of_tenants(&self, tenants: &BTreeSet<u32>) -> Vec<Place> {
         let entries = self.walk().filter(|(_, entry)| tenants.contains(&entry.id.0));

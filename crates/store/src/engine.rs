@@ -381,7 +381,7 @@ impl Engine {
     pub fn hold(&mut self, id: HoldId, wanted: HoldRequest, now_ns: u64, out: &mut Outbox) {
         self.at(now_ns, out, |engine| {
             engine.facts.backend.attend();
-            engine.holds.ask(&engine.facts, id, wanted);
+            engine.holds.ask(id, wanted);
             engine.begin_holds();
         });
     }
@@ -398,7 +398,7 @@ impl Engine {
     /// The tenant and the hash of the key that has this name in the backend; none if nobody can
     /// have a copy of what has that name.
     pub fn key_named(&self, name: &[u8]) -> Option<(u32, wire::KeyHash)> {
-        holds::key_of(&self.facts, name).map(|(id, _)| id)
+        holds::key_of(&self.facts, name)
     }
 
     /// Whether the key that has this name in the backend is another store's.
@@ -578,8 +578,10 @@ impl Engine {
         let old = &facts.config.cluster;
         let before = Some((old, &facts.tenants));
         tenants::check(old, &new)?;
-        let tenants = Tenants::new(&new, facts.config.identity, before);
+        let mut tenants = Tenants::new(&new, facts.config.identity, before);
         let changes = tenants.changed_from(&facts.tenants);
+        let is_left = |id| facts.directory.has_any_of(id) || self.loans.has_any_of(id);
+        tenants.remember(&facts.tenants, &changes.gone, is_left);
         let lent_nothing = self.lends_nothing().is_some();
         self.facts.tenants = tenants;
         Arc::make_mut(&mut self.facts.config).cluster = new;
@@ -621,6 +623,7 @@ impl Engine {
         cx.granted.forget_tenants(gone);
         self.replicas.forget_tenants(gone);
         self.loans.forget_tenants(cx, gone);
+        cx.holders.tenants_left(gone, &mut cx.leases, cx.now_ns);
         self.keys.forget_tenants(cx, gone);
         self.recalls.gone(cx, gone);
         self.halves.tenants_left(cx, gone);

@@ -53,6 +53,8 @@ struct HolderRecord {
     secret: Secret,
     /// When its last request for a lease was looked at.
     asked_ns: Option<Nanos>,
+    /// The term of its lease when its tenant left.
+    left_in: Option<u64>,
 }
 
 /// An address at which a holder of a tenant has left invalidations unanswered.
@@ -118,7 +120,12 @@ impl Holders {
     pub fn sweep(&mut self, leases: &Leases<LeaseHolder>, now_ns: Nanos) {
         self.mute.retain(|_, mute| now_ns < mute.until_ns);
         let until_ns = now_ns + MUTE_LEASES * leases.length_ns();
-        for (&number, record) in self.by_number.iter().filter(|(at, _)| leases.is_stopped(**at)) {
+        let is_mute = |number: NodeId, record: &HolderRecord| {
+            let is_its = |term: u64| !leases.has_another(number, term);
+            leases.is_stopped(number) && !record.left_in.is_some_and(is_its)
+        };
+        for (&number, record) in self.by_number.iter().filter(|(at, record)| is_mute(**at, record))
+        {
             let Some(at) = leases.address(number) else { continue };
             let has_room = self.mute.len() < MUTE_MOST;
             match self.mute.entry((record.id.0, at.peer.address.ip().to_canonical())) {
@@ -163,6 +170,25 @@ impl Holders {
             self.by_client.remove(&record.id);
             let until_ns = leases.until_ns(number).map_or(0, |at_ns| at_ns + leases.length_ns());
             self.resting.insert((until_ns, number, record.id.0));
+        }
+    }
+
+    /// These tenants have gone. What was written of their keys while they were unknown their
+    /// holders were not told: they serve what they have for as long as their leases last, which are
+    /// not renewed, and nothing of it in another term. That is no fault of theirs.
+    pub fn tenants_left(
+        &mut self,
+        gone: &BTreeSet<u32>,
+        leases: &mut Leases<LeaseHolder>,
+        now_ns: Nanos,
+    ) {
+        let of_gone = |record: &&mut HolderRecord| gone.contains(&record.id.0);
+        for (number, record) in &mut self.by_number {
+            let Some(record) = Some(record).filter(of_gone) else { continue };
+            record.left_in = leases.term(*number, now_ns);
+            if let Some(term) = record.left_in {
+                leases.stop_renewing(*number, term);
+            }
         }
     }
 
@@ -251,7 +277,8 @@ impl Holders {
         salt[8..16].copy_from_slice(&id.1.to_be_bytes());
         salt[16..].copy_from_slice(&number.to_be_bytes());
         let token = self.seed.key_hash(id.0, &salt).high().max(1);
-        self.by_number.insert(number, HolderRecord { id, token, secret, asked_ns: None });
+        self.by_number
+            .insert(number, HolderRecord { id, token, secret, asked_ns: None, left_in: None });
         self.by_client.insert(id, number);
         self.shares.take(id.0, 1);
         self.counters.holders_begun += 1;

@@ -36,6 +36,8 @@ enum Phase {
 }
 
 struct Hold {
+    /// What it is asked for, until it begins: whose keys these are may be another's by then.
+    names: Vec<Vec<u8>>,
     /// In the order of their hashes.
     keys: Vec<(KeyId, Box<[u8]>)>,
     /// How many of them it has.
@@ -60,17 +62,12 @@ pub(super) struct HoldRegistry {
 
 impl HoldRegistry {
     /// A hold is asked for. It begins with [`HoldRegistry::next_to_begin`].
-    pub fn ask(&mut self, cx: &Context, id: HoldId, wanted: HoldRequest) {
+    pub fn ask(&mut self, id: HoldId, wanted: HoldRequest) {
         self.counters.holds += 1;
         self.counters.holds_of_everything += u64::from(wanted.everything);
-        let mut keys = Vec::new();
-        if !wanted.everything {
-            keys.extend(wanted.names.iter().filter_map(|name| key_of(cx, name)));
-            keys.sort_unstable();
-            keys.dedup();
-        }
-        let everything = wanted.everything;
-        self.open.insert(id, Hold { keys, taken: 0, everything, phase: Phase::Queued });
+        let HoldRequest { names, everything } = wanted;
+        let hold = Hold { names, keys: vec![], taken: 0, everything, phase: Phase::Queued };
+        self.open.insert(id, hold);
         self.queue.push_back(id);
     }
 
@@ -82,6 +79,12 @@ impl HoldRegistry {
         let id = self.queue.pop_front()?;
         let hold = self.open.get_mut(&id)?;
         hold.phase = Phase::Taking;
+        let names = std::mem::take(&mut hold.names);
+        if !hold.everything {
+            hold.keys.extend(names.iter().flat_map(|name| keys_of(cx, name)));
+            hold.keys.sort_unstable();
+            hold.keys.dedup();
+        }
         if hold.everything {
             self.everything = Some(id);
             cx.all_held = true;
@@ -219,13 +222,24 @@ impl HoldRegistry {
     }
 }
 
-/// The key of a name in the backend; none if nobody can have a copy of what has that name.
-pub(super) fn key_of(cx: &Context, name: &[u8]) -> Option<(KeyId, Box<[u8]>)> {
+/// The tenant and the key that a name in the backend is made of, if there is such a key.
+fn parts_of(name: &[u8]) -> Option<(u32, &[u8])> {
     let (tenant, key) = wire::key_of_backend_name(name);
-    if key.is_empty() || key.len() > wire::MAX_KEY {
-        return None;
-    }
+    (!key.is_empty() && key.len() <= wire::MAX_KEY).then_some((tenant, key))
+}
+
+/// The keys of a name in the backend, also of tenants that have gone; none if nobody can have a
+/// copy of what has that name.
+fn keys_of<'a>(cx: &'a Context, name: &'a [u8]) -> impl Iterator<Item = (KeyId, Box<[u8]>)> {
+    let ids = |(tenant, key): (u32, &'a [u8])| {
+        cx.tenants.ids_of(tenant, key).map(move |id| (id, key.into()))
+    };
+    parts_of(name).into_iter().flat_map(ids)
+}
+
+/// The key of a tenant that has this name in the backend, if the tenant is there.
+pub(super) fn key_of(cx: &Context, name: &[u8]) -> Option<KeyId> {
+    let (tenant, key) = parts_of(name)?;
     let known = cx.tenants.get(tenant)?;
-    let hash = known.secrets.hash.key_hash(tenant, key);
-    Some(((tenant, hash), key.into()))
+    Some((tenant, known.secrets.hash.key_hash(tenant, key)))
 }

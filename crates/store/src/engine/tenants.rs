@@ -6,9 +6,11 @@ use std::{
     net::SocketAddr,
 };
 
-use wire::{Cluster, ClusterError, Secret, Secrets, TENANT_OPEN, TENANT_SYSTEM, maps::HashMap};
+use wire::{
+    Cluster, ClusterError, KeyHasher, Secret, Secrets, TENANT_OPEN, TENANT_SYSTEM, maps::HashMap,
+};
 
-use crate::coherence::Nanos;
+use crate::{coherence::Nanos, directory::KeyId};
 
 /// A tenant, ready for use.
 #[derive(Clone)]
@@ -40,6 +42,9 @@ impl KnownTenant {
 /// Every tenant, the open one and the system included.
 pub(super) struct Tenants {
     known: HashMap<u32, KnownTenant>,
+    /// What hashed the keys of tenants that have gone, of which something may be left: copies, or
+    /// loans.
+    former: BTreeMap<u32, Vec<KeyHasher>>,
 }
 
 impl Tenants {
@@ -78,7 +83,7 @@ impl Tenants {
             };
             known.insert(tenant.id, kept.unwrap_or_else(new));
         }
-        Tenants { known }
+        Tenants { known, former: BTreeMap::new() }
     }
 
     /// A tenant; `None` if it is to be denied.
@@ -105,6 +110,40 @@ impl Tenants {
             }
         }
         changed
+    }
+
+    /// Remembers those that were there `before` and have gone; and of those that it remembered
+    /// those of whose number something is left.
+    pub fn remember(
+        &mut self,
+        before: &Tenants,
+        gone: &BTreeMap<u32, Secret>,
+        is_left: impl Fn(u32) -> bool,
+    ) {
+        let left = before.former.iter().filter(|(id, _)| is_left(**id));
+        self.former = left.map(|(id, hashers)| (*id, hashers.clone())).collect();
+        for &id in gone.keys() {
+            let hashers = self.former.entry(id).or_default();
+            hashers.extend(before.get(id).map(|known| known.secrets.hash.clone()));
+        }
+        for (id, hashers) in &mut self.former {
+            let present = self.known.get(id).map(|known| &known.secrets.hash);
+            let mut seen: Vec<KeyHasher> = present.cloned().into_iter().collect();
+            hashers.retain(|hasher| {
+                let is_new = !seen.contains(hasher);
+                seen.push(hasher.clone());
+                is_new
+            });
+        }
+        self.former.retain(|_, hashers| !hashers.is_empty());
+    }
+
+    /// What is called so in a tenant's name: its key, and those of tenants that had its number and
+    /// have gone, as far as something of them may be left.
+    pub fn ids_of(&self, tenant: u32, key: &[u8]) -> impl Iterator<Item = KeyId> {
+        let present = self.known.get(&tenant).map(|known| &known.secrets.hash);
+        let hashers = present.into_iter().chain(self.former.get(&tenant).into_iter().flatten());
+        hashers.map(move |hasher| (tenant, hasher.key_hash(tenant, key)))
     }
 
     /// The seed of a tenant's key hashes.

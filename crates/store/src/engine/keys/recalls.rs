@@ -40,7 +40,7 @@ impl Recalls {
 
     /// Calls back the copies of these tenants' keys: a switch that has not heard yet that a tenant
     /// is gone serves them, also when the tenant is there again. Holders at the clients' side speak
-    /// in the tenant's name, and are not asked: their leases lapse.
+    /// in the tenant's name, and are not asked: their leases are not renewed, and lapse.
     pub fn gone(&mut self, cx: &Context, tenants: &BTreeSet<u32>) {
         let is_held = |id: &KeyId| {
             let entry = cx.directory.find(id).and_then(|at| cx.directory.get(at));
@@ -68,8 +68,7 @@ impl Recalls {
             OutsideEvent::Seen(asked_ns) => cx.outside.seen(asked_ns),
             OutsideEvent::Changed { tenant, key } => {
                 self.counters.outside_changes += 1;
-                if let Some(known) = cx.tenants.get(tenant) {
-                    let id = (tenant, known.secrets.hash.key_hash(tenant, &key));
+                for id in cx.tenants.ids_of(tenant, &key).collect::<Vec<_>>() {
                     cx.changes(id);
                     self.recall_changed(keys, cx, id);
                 }

@@ -70,6 +70,11 @@ impl Loans {
         self.recall_all(cx);
     }
 
+    /// Whether a key of this tenant is lent, or of one that had its number.
+    pub fn has_any_of(&self, tenant: u32) -> bool {
+        self.open.keys().any(|id| id.0 == tenant)
+    }
+
     /// Keys that are lent, or may be yet.
     pub fn open(&self) -> usize {
         self.open.values().filter(|lent| !lent.loan.is_withdrawn()).count()

@@ -7,7 +7,7 @@ use wire::{HOLDERS_MOST, HolderProof, ReadCount};
 
 use super::{
     remote::{BackendCall, RemoteBackend},
-    tenants::remove_and_create,
+    tenants::{remove_and_create, update},
     *,
 };
 use crate::{
@@ -245,6 +245,47 @@ fn a_tenant_that_is_made_anew_waits_for_its_holders() {
     assert!(!pair.write(b"k", b"v3"));
     pair.pass_until_answered();
     assert_eq!(pair.read(b"k"), None);
+}
+
+/// A tenant is away for less than a lease, and its key is written meanwhile by others than its
+/// clients.
+#[test]
+fn a_holder_serves_nothing_that_was_written_while_its_tenant_was_away() {
+    let by_hold = |pair: &mut Pair| {
+        let names = vec![wire::backend_name(KEYED, b"k").unwrap()];
+        let wanted = HoldRequest { names, everything: false };
+        pair.store.engine.hold(1, wanted, pair.now_ns, &mut pair.store.out);
+        assert!(pair.store.engine.take_held().is_empty(), "the holder serves it");
+    };
+    let by_others = |pair: &mut Pair| {
+        let changed = crate::backend::OutsideEvent::Changed { tenant: KEYED, key: b"k".to_vec() };
+        let changed = Completion::Outside(changed);
+        pair.store.engine.complete(changed, pair.now_ns, &mut pair.store.out);
+    };
+    for happens in [&by_hold as &dyn Fn(&mut Pair), &by_others] {
+        let mut pair = Pair::of(KEYED);
+        assert!(pair.write(b"k", b"v1"));
+        assert!(pair.warm(b"k").is_some());
+        let lease = |pair: &Pair| {
+            let leases = &pair.store.engine.facts.leases;
+            let of = |number: u16| leases.term(number, pair.now_ns).map(|term| (number, term));
+            pair.numbers().into_iter().find_map(of)
+        };
+        let before = lease(&pair);
+        let with = pair.store.engine.facts.config.cluster.tenants.clone();
+        update(&mut pair.store, vec![]);
+        happens(&mut pair);
+        pair.settle();
+        update(&mut pair.store, with);
+        assert_eq!(pair.read(b"k"), None, "it was told, or its lease is over");
+        let until_ns = pair.now_ns + 4 * LEASE_NS;
+        while pair.now_ns < until_ns && lease(&pair).is_none_or(|lease| Some(lease) == before) {
+            pair.pass(1);
+            pair.read(b"k");
+        }
+        assert!(lease(&pair).is_some_and(|lease| Some(lease) != before), "it has a lease again");
+        assert_eq!(pair.counters().holders_refused_mute, 0, "it has done nothing wrong");
+    }
 }
 
 #[test]

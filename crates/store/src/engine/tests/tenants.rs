@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The tenants of a store are others from now on.
-fn update(store: &mut Store, tenants: Vec<wire::Tenant>) {
+pub fn update(store: &mut Store, tenants: Vec<wire::Tenant>) {
     let cluster = wire::Cluster { tenants, ..store.engine.facts.config.cluster.clone() };
     store.engine.update(cluster, LATER_NS, &mut store.out).unwrap();
     store.out.clear();
@@ -145,6 +145,43 @@ fn a_command_that_is_carried_out_when_its_tenant_goes_has_its_keys_until_it_is_a
     store.engine.end_hold(1, HoldEnd::Over, LATER_NS, &mut store.out);
     assert_eq!(applied(&store), before + 2);
     assert!(store.engine.facts.directory.is_settled());
+}
+
+/// Whoever writes by another way than the tenant's packets does not wait for its return.
+#[test]
+fn a_key_of_a_tenant_that_is_gone_is_held_until_its_copies_have_gone() {
+    for secret in ["09", "08"] {
+        let mut store = with_a_copy();
+        let with = vec![wire::Tenant::new(KEYED, secret.repeat(16))];
+        update(&mut store, vec![]);
+        let names = vec![wire::backend_name(KEYED, b"k").unwrap()];
+        store.engine.hold(1, HoldRequest { names, everything: false }, LATER_NS, &mut store.out);
+        update(&mut store, with);
+        assert_eq!(store.engine.take_held(), [0; 0], "a switch serves it");
+        store.hand_in(ack(12, 10), b"k");
+        assert_eq!(store.engine.take_held(), [1]);
+        store.engine.end_hold(1, HoldEnd::Over, LATER_NS, &mut store.out);
+        assert!(store.engine.facts.directory.is_settled());
+    }
+}
+
+/// Before it takes writes nothing is held, and the cluster may be another one by then.
+#[test]
+fn a_hold_has_the_keys_of_the_tenants_that_are_there_when_it_begins() {
+    let mut store = Store::new();
+    let with = store.engine.facts.config.cluster.tenants.clone();
+    let without = wire::Cluster { tenants: vec![], ..store.engine.facts.config.cluster.clone() };
+    let cluster = wire::Cluster { tenants: with, ..without.clone() };
+    store.engine.update(without, 1, &mut store.out).unwrap();
+    // Nothing is left of them, and they are forgotten.
+    let again = store.engine.facts.config.cluster.clone();
+    store.engine.update(again, 1, &mut store.out).unwrap();
+    let names = vec![wire::backend_name(KEYED, b"k").unwrap()];
+    store.engine.hold(1, HoldRequest { names, everything: false }, 1, &mut store.out);
+    store.engine.update(cluster, 1, &mut store.out).unwrap();
+    store.tick(0);
+    assert_eq!(store.engine.take_held(), [1]);
+    assert_eq!(store.write(KEYED, 1, 1, b"k"), None, "it waits for the command");
 }
 
 #[test]
