@@ -165,10 +165,10 @@ impl<W> KeyState<W> {
     /// The key's tenant is gone: what was not begun with is given up; how many writes that were.
     /// What the backend has may still take place, and copies may be served, whoever has the key
     /// then, so they go before whatever comes; and so does what waits and `stays`, which is asked
-    /// of all. Call [`KeyState::recall`] and [`KeyState::poll`] next.
+    /// of all. A key that is lent stays held: its owner may still answer, and its value comes back.
+    /// Call [`KeyState::recall`] and [`KeyState::poll`] next.
     pub fn abandon(&mut self, mut stays: impl FnMut(&mut W) -> bool) -> usize {
         let before = self.writes();
-        self.held = false;
         if mutant(Mutant::ForgottenWithTenant) {
             self.doubt_until_ns = 0;
             self.copies.clear();

@@ -173,6 +173,34 @@ fn a_tenant_whose_write_back_ends_or_that_leaves_has_its_keys_called_back() {
     }
 }
 
+/// The command would be answered, and what the switches have would come over it.
+#[test]
+fn a_command_waits_for_what_is_lent_also_when_its_tenant_is_gone() {
+    for is_asked_before in [true, false] {
+        let (mut store, mut switches) = lent();
+        switches.newest = Some(b"newer");
+        let names = vec![wire::backend_name(KEYED, b"k").unwrap()];
+        let wanted = HoldRequest { names, everything: false };
+        let hold = |store: &mut Store| {
+            store.engine.hold(1, wanted.clone(), LATER_NS, &mut store.out);
+        };
+        let cluster = store.engine.facts.config.cluster.clone();
+        let without = wire::Cluster { tenants: vec![], ..cluster };
+        store.out.clear();
+        if is_asked_before {
+            hold(&mut store);
+        }
+        store.engine.update(without, LATER_NS, &mut store.out).unwrap();
+        if !is_asked_before {
+            hold(&mut store);
+        }
+        assert_eq!(store.engine.take_held(), [0; 0], "its owner answers");
+        switches.obey(&mut store, 0);
+        assert_eq!(store.engine.counters().loans.loan_flushes, 1);
+        assert_eq!(store.engine.take_held(), [1], "{is_asked_before}");
+    }
+}
+
 /// A packet that comes again an hour later is about a lease that the switch has not any more.
 #[test]
 fn what_a_switch_said_as_it_left_calls_nothing_back_once_it_has_come_again() {
