@@ -38,6 +38,7 @@ use super::{
     small::Small,
 };
 use crate::{clock::boot_ns, coherence::Watch};
+use check::ServerProcess;
 use lives::Lives;
 use pauses::{PAUSE, PAUSES, Pauses};
 use refusals::refusal;
@@ -89,6 +90,8 @@ struct Memcached {
     longest: usize,
     small: Small,
     lives: Lives,
+    /// Whose values have those.
+    process: Option<ServerProcess>,
     pauses: Pauses,
 }
 
@@ -103,6 +106,7 @@ impl Memcached {
             longest: MAX_VALUE,
             small: Small::new(),
             lives: Lives::default(),
+            process: None,
             pauses: Pauses::default(),
         }
     }
@@ -301,6 +305,10 @@ impl Protocol for Memcached {
         self.longest = found.item_size_max;
         self.health.takes_up_to(self.takes());
         self.health.can_mark(usize::from(found.evicts));
+        if found.process.is_none() || found.process != self.process {
+            self.lives.forget_all();
+        }
+        self.process = found.process;
         self.is_checked = true;
         Ok(())
     }

@@ -37,6 +37,11 @@ impl Lives {
         self.all().remove(name);
     }
 
+    /// Another server is there, which numbers its values anew: none of them is one of these.
+    pub fn forget_all(&self) {
+        self.all().clear();
+    }
+
     /// What remains of a value's life, 0 if it is over; `None`: its end is not known.
     pub fn left_ns(&self, name: &[u8], cas: u64, now_ns: u64) -> Option<u64> {
         let life = self.all().get(name).copied().filter(|life| life.cas == cas)?;

@@ -111,23 +111,45 @@ async fn large_values_go_both_ways_at_once() {
     assert_eq!(outcomes[1], Outcome::Done);
 }
 
+impl Memcached {
+    /// The number that the server has given a key's value.
+    async fn numbered(&mut self, name: &str) -> u64 {
+        let (answers, requests) = self.stream().await.unwrap();
+        requests.write_all(format!("mg {name} c\r\n").as_bytes()).await.unwrap();
+        let mut line = vec![];
+        read_line(answers, &mut line).await.unwrap();
+        cas(std::str::from_utf8(&line).unwrap()).expect("a value")
+    }
+}
+
 /// A memcached that ends with the test.
-struct Server(std::process::Child, lab::port::HeldPort);
+struct Server(std::process::Child, Option<lab::port::HeldPort>);
 
 impl Server {
     fn start(arguments: &[&str]) -> Server {
-        let held = lab::port::held();
+        Server::start_at(lab::port::held(), arguments)
+    }
+
+    fn start_at(held: lab::port::HeldPort, arguments: &[&str]) -> Server {
         let mut command = std::process::Command::new("memcached");
         command.args(arguments).args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-p"]);
         let mut child = command.arg(held.number.to_string()).spawn().expect("memcached");
         let patience = Duration::from_secs(90);
         let up = lab::port::listens(held.number, patience, || child.try_wait().unwrap().is_none());
         assert!(up, "{arguments:?}: it takes no connections");
-        Server(child, held)
+        Server(child, Some(held))
+    }
+
+    /// Another one in its place.
+    fn anew(mut self) -> Server {
+        let held = self.1.take().expect("it has a port");
+        drop(self);
+        Server::start_at(held, &[])
     }
 
     fn client(&self) -> Memcached {
-        Memcached::at(format!("127.0.0.1:{}", self.1.number), Health::new())
+        let port = self.1.as_ref().expect("it has a port").number;
+        Memcached::at(format!("127.0.0.1:{port}"), Health::new())
     }
 }
 
@@ -192,4 +214,34 @@ async fn what_is_marked_counts_as_read() {
         read_line(&mut memcached.stream().await.unwrap().0, &mut line).await.unwrap();
         assert!(line.starts_with(b"HD h1"), "{}", String::from_utf8_lossy(&line));
     }
+}
+
+/// It numbers its values from one again.
+#[tokio::test]
+async fn no_value_of_a_memcached_that_was_started_anew_has_a_life_of_one_before() {
+    let life = |ttl_ms| {
+        let verb = Verb::Put { value: b"v".to_vec().into(), ttl_ms, only_if: OnlyIf::Always };
+        Command { verb, ..get("k".into()) }
+    };
+    let server = Server::start(&[]);
+    let mut memcached = server.client();
+    memcached.connect().await.unwrap();
+    assert_eq!(memcached.execute(&[life(1)]).await.unwrap(), [Outcome::Done]);
+    let number = memcached.numbered("k").await;
+    let lives = memcached.lives.clone();
+    assert!(lives.left_ns(b"k", number, 0).is_some());
+    // Another connection to the same one.
+    memcached.disconnect();
+    memcached.connect().await.unwrap();
+    assert!(lives.left_ns(b"k", number, 0).is_some(), "it is the same process");
+
+    // Somebody else writes, for as long as it may be.
+    let server = server.anew();
+    let mut other = server.client();
+    assert_eq!(other.execute(&[life(0)]).await.unwrap(), [Outcome::Done]);
+    assert_eq!(other.numbered("k").await, number, "or this test proves nothing");
+    memcached.disconnect();
+    memcached.connect().await.unwrap();
+    let outcomes = memcached.execute(&[get("k".into())]).await.unwrap();
+    assert!(matches!(&outcomes[0], Outcome::Value { expiry_ms: 0, .. }), "{outcomes:?}");
 }
