@@ -323,12 +323,9 @@ impl Server {
                 done = next(self.completions.as_mut()) => self.complete(done),
                 done = next(self.journaled.as_mut()) => self.complete(done),
                 Some(message) = self.holds.recv() => self.end_hold(message),
-                () = until(self.began_ns, self.engine.next_deadline_ns()) => {
-                    let now_ns = self.now_ns();
-                    self.engine.tick(now_ns, &mut self.outbox);
-                    self.flush();
-                }
+                () = until(self.began_ns, self.engine.next_deadline_ns()) => {}
             }
+            self.do_due();
         }
     }
 
@@ -376,6 +373,11 @@ impl Server {
                 }
             }
         }
+        self.do_due();
+    }
+
+    /// Does what is due, and what follows from that and from what came before.
+    fn do_due(&mut self) {
         let now_ns = self.now_ns();
         self.engine.tick(now_ns, &mut self.outbox);
         self.give_holds();
@@ -602,6 +604,37 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+    use crate::engine::HoldRequest;
+
+    /// Its command is one of those that the store has taken.
+    #[tokio::test]
+    async fn who_waits_for_a_hold_has_it_when_the_one_before_ends_as_the_store_does() {
+        let config = Config::new("127.0.0.1:0".parse().unwrap());
+        let born_ago = Duration::from_secs(60);
+        let mut server = Server::start(Config { born_ago, ..config }).await.unwrap();
+        let (holder, holds) = Holder::new();
+        server.holds = holds;
+        let ask = || holder.ask(HoldRequest { names: vec![b"k".to_vec()], everything: false });
+        let (first, second) = (ask(), ask());
+        let hears = |server: &mut Server| {
+            let message = server.holds.try_recv().unwrap();
+            server.held(message);
+        };
+        hears(&mut server);
+        let mut first = first.await.unwrap().unwrap();
+        // Nobody knows what has become of its command; then a lease passes.
+        first.sent();
+        drop(first);
+        hears(&mut server);
+        server.began_ns = server.began_ns.saturating_sub(60_000_000_000);
+        let finishes = async {
+            server.finish_taken().await;
+            assert!(!server.engine.is_at_work(), "it has finished");
+            drop(server);
+        };
+        let ((), is_had) = tokio::join!(finishes, async { second.await.is_ok() });
+        assert!(is_had);
+    }
 
     #[tokio::test]
     async fn a_status_socket_takes_the_place_of_a_dead_one_and_of_nothing_else() {
