@@ -419,6 +419,10 @@ impl Connection {
             };
             match step {
                 Step::Wait => break,
+                Step::AskWho => {
+                    self.asks_who_it_is();
+                    break;
+                }
                 Step::Answered => {}
                 Step::BecomesReplica => {
                     self.is_replica = true;

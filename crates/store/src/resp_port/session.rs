@@ -92,6 +92,8 @@ pub enum Step {
     Hold(HoldRequest),
     /// It waits until some of what was sent is answered.
     Wait,
+    /// It waits until Redis has said who asks: that is to be asked now.
+    AskWho,
     /// It is not for Redis: the port has an answer to it, in its turn, or none.
     Answered,
     /// The connection is a replica's from here on: it is passed through.
@@ -111,6 +113,19 @@ pub struct Outcome {
     pub is_stranger: bool,
     /// Which database the connection is in is the server's choice again, or may be told now.
     pub is_undirected: bool,
+}
+
+/// Whether Redis carries out what a client asks before that has logged in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum LogIn {
+    /// It does, or the client has.
+    #[default]
+    Done,
+    /// It has just refused that, and the next command is refused with it. Its operator may decide
+    /// otherwise at any time.
+    Missing,
+    /// It is to be asked.
+    Unknown,
 }
 
 /// Which replies a client wants.
@@ -195,6 +210,7 @@ pub struct Session {
     queued_write: bool,
     /// What of this connection the next one is told again.
     greeting: Greeting,
+    log_in: LogIn,
 }
 
 impl Unanswered {
@@ -323,7 +339,20 @@ impl Session {
             return Step::Send;
         }
         // It would be carried out who knows when, and its keys be held until then.
-        if self.blocking > 0 { Step::Wait } else { Step::Hold(wanted) }
+        if self.blocking > 0 {
+            return Step::Wait;
+        }
+        // Whoever reaches the port could have copies called back, of all keys even, by what Redis
+        // refuses.
+        match self.log_in {
+            LogIn::Done => Step::Hold(wanted),
+            LogIn::Unknown => Step::AskWho,
+            LogIn::Missing => {
+                self.log_in = LogIn::Unknown;
+                self.local(b"-NOAUTH Authentication required.\r\n");
+                Step::Answered
+            }
+        }
     }
 
     fn connection(&mut self, command: &Command, words: Words<'_>) -> Step {
@@ -649,6 +678,10 @@ impl Session {
         let is_stranger = front.expected == Greeting && reply.is_error();
         let may_be_told = matches!(front.expected, Auth | Hello(_) | Reset) && !reply.is_error();
         let is_own = front.expected == Own;
+        if is_own {
+            let is_refused = reply.is_error() && bytes.starts_with(b"-NOAUTH");
+            self.log_in = if is_refused { LogIn::Missing } else { LogIn::Done };
+        }
         let is_wanted = !front.is_of_the_port() && (reply.is_push() || !front.is_unwanted);
         self.queues(&front, reply);
         self.hears(&front, reply);
@@ -723,7 +756,12 @@ impl Session {
             ExpectedAnswer::Discard if is_done => self.ends_multi(),
             ExpectedAnswer::Watch if is_done => self.watches = true,
             ExpectedAnswer::Unwatch if is_done => self.watches = false,
-            ExpectedAnswer::Hello(Some(protocol)) if is_done => self.is_resp3 = protocol == 3,
+            // Of who has not logged in Redis takes neither if that is needed.
+            ExpectedAnswer::Auth if is_done => self.log_in = LogIn::Done,
+            ExpectedAnswer::Hello(protocol) if is_done => {
+                self.log_in = LogIn::Done;
+                self.is_resp3 = protocol.map_or(self.is_resp3, |protocol| protocol == 3);
+            }
             ExpectedAnswer::Monitor if is_done => self.is_monitor = true,
             ExpectedAnswer::Reset if is_done => {
                 self.ends_multi();
@@ -734,6 +772,7 @@ impl Session {
                 self.is_resp3 = false;
                 self.is_monitor = false;
                 self.subscriptions = Subscriptions::default();
+                self.log_in = LogIn::Unknown;
             }
             _ => {}
         }

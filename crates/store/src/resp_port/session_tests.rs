@@ -80,6 +80,12 @@ impl World {
         step
     }
 
+    /// The port asks Redis who asks, and this is the answer.
+    fn hears_who(&mut self, answer: &str) {
+        self.session.asks_own();
+        assert_eq!(self.hears(answer), (false, false));
+    }
+
     /// What Redis sends: whether the client gets it, and whether a hold ends with it.
     fn hears(&mut self, bytes: &str) -> (bool, bool) {
         let mut scanner = ReplyScanner::default();
@@ -158,6 +164,7 @@ fn what_was_discarded_is_not_held() {
         world.hears("+QUEUED\r\n");
         assert_eq!(world.asks(end), Step::Send);
         world.hears("+OK\r\n");
+        world.hears_who(":7\r\n");
         assert_eq!(world.asks("SET b 1"), holds(&["b"]));
         world.hears("+OK\r\n");
     }
@@ -500,4 +507,41 @@ fn who_has_chosen_a_database_goes_to_no_other_node() {
     world.hears("+OK\r\n");
     world.asks_kept("GET k");
     assert_eq!(world.session.movable(), Movable::No);
+}
+
+#[test]
+fn nothing_is_held_for_who_has_not_logged_in() {
+    const REFUSED: &str = "-NOAUTH Authentication required.\r\n";
+    let everything = || Step::Hold(HoldRequest { names: vec![], everything: true });
+    let mut world = World::new();
+    let is_refused = |world: &mut World, line: &str| {
+        world.hears_who(REFUSED);
+        assert_eq!(world.asks(line), Step::Answered, "{line}");
+        assert_eq!(world.session.take_local().as_deref(), Some(REFUSED.as_bytes()), "{line}");
+    };
+    is_refused(&mut world, "FLUSHALL");
+    is_refused(&mut world, "SET k v");
+    // It may be another Redis's mind by now.
+    assert_eq!(world.asks("FLUSHALL"), Step::AskWho);
+    world.hears_who(":7\r\n");
+    assert_eq!(world.asks("FLUSHALL"), everything());
+    world.hears("+OK\r\n");
+
+    for line in ["AUTH pw", "HELLO 3 AUTH user pw"] {
+        let mut world = World::new();
+        is_refused(&mut world, "FLUSHALL");
+        world.asks(line);
+        world.hears("-WRONGPASS no\r\n");
+        assert_eq!(world.asks("FLUSHALL"), Step::AskWho);
+        world.asks(line);
+        world.hears("+OK\r\n");
+        assert_eq!(world.asks("FLUSHALL"), everything(), "{line}");
+        world.hears("+OK\r\n");
+        world.asks("RESET");
+        world.hears("+RESET\r\n");
+        assert_eq!(world.asks("FLUSHALL"), Step::AskWho);
+        // Whoever may not ask that has logged in.
+        world.hears_who("-NOPERM no\r\n");
+        assert_eq!(world.asks("FLUSHALL"), everything());
+    }
 }

@@ -51,10 +51,16 @@ impl MasterEnd {
     }
 
     /// The reply that was read answers a question of the port's own. An error answers none: it may
-    /// be all that Redis says before it closes a connection for which it has no room.
+    /// be all that Redis says before it closes a connection for which it has no room. However often
+    /// it is asked, no more is kept than what names it.
     pub fn note_own(&mut self) {
+        if self.named().is_some() {
+            return;
+        }
         let value = redis::parse_redis_value(&self.reply).ok();
         self.own.extend(value.filter(|value| !matches!(value, Value::ServerError(_))));
+        let old = self.own.len().saturating_sub(2);
+        self.own.drain(..old);
     }
 
     /// Whether it has answered any of those.

@@ -8,12 +8,12 @@ use std::{
 };
 
 use store::Config;
-use wire::Status;
+use wire::{Op, Status};
 
 use super::{Whole, config};
 use crate::support::{
     Client, PATIENCE, StoreThread,
-    others::Outsider,
+    others::{Outsider, Switch},
     servers::{redis, redis_command, redis_with, start_at, until},
 };
 
@@ -45,6 +45,32 @@ fn a_client_is_in_the_stores_database_whatever_it_says_of_itself() {
     assert_eq!(says("RESET"), b"+RESET\r\n");
     assert_eq!(says("AUTH pw"), b"+OK\r\n");
     assert_eq!(says("GET k"), b"$6\r\nsecond\r\n");
+}
+
+/// Whoever reaches the port would have all copies called back by what Redis refuses.
+#[test]
+fn who_has_not_logged_in_has_no_copy_called_back() {
+    let server = redis_with(&["--requirepass", "pw"]);
+    let backend = format!("redis://:pw@127.0.0.1:{}", server.port).parse().unwrap();
+    let store = StoreThread::start(Config { backend, ..config(&server) });
+    let mut outsider = Outsider::of(&server);
+    outsider.command("AUTH pw");
+    outsider.command("SET k v");
+    let mut switch = Switch::to(store.address);
+    assert_eq!(switch.copy(b"k"), b"v");
+    let mut client = Whole::at(store.port.unwrap());
+    let is_called_back = |switch: &Switch| {
+        let heard = std::iter::from_fn(|| switch.hear());
+        heard.take(16).any(|(header, ..)| header.op == Op::Invalidate)
+    };
+    for line in ["FLUSHALL", "FLUSHDB ASYNC", "SWAPDB 0 1", "SET k w", "DEL k", "FLUSHALL"] {
+        let told = client.command(line, || assert!(!is_called_back(&switch), "{line}"));
+        assert!(told.starts_with(b"-NOAUTH "), "{line}: {}", told.escape_ascii());
+    }
+    assert!(!is_called_back(&switch));
+    // A password that is not wanted any more is not wanted on this connection either.
+    outsider.command("CONFIG SET requirepass \"\"");
+    assert_eq!(client.command("APPEND j w", || {}), b":1\r\n");
 }
 
 #[test]
