@@ -34,6 +34,7 @@ enum ExpectedAnswer {
     /// HELLO, with the protocol that it names.
     Hello(Option<u8>),
     Monitor,
+    Select,
     /// So many confirmations.
     Subscription(usize),
     /// Of a question of the port's own: the client is not told.
@@ -397,9 +398,9 @@ impl Session {
             "replconf" if has_no_answer(words) => Step::Answered,
             name => {
                 self.is_tied = true;
-                self.has_selected |= name == "select";
                 self.has_cache |= name.starts_with("client") && is(words, 1, b"tracking");
-                self.sent(ExpectedAnswer::Plain);
+                let is_select = name == "select";
+                self.sent(if is_select { ExpectedAnswer::Select } else { ExpectedAnswer::Plain });
                 Step::Send
             }
         }
@@ -499,6 +500,9 @@ impl Session {
         let mut lines = vec![];
         let sent = self.unanswered.len().saturating_sub(unsent);
         for (number, command) in self.unanswered.drain(..).enumerate() {
+            if command.is_unwanted {
+                continue;
+            }
             let code = match (number < sent, command.writes) {
                 (true, true) => "ERR outcome unknown",
                 (true, false) => "TRYAGAIN no answer",
@@ -580,7 +584,7 @@ impl Session {
 
     /// An answer of the port's own, behind those that are still to come.
     pub fn answers_last(&mut self, bytes: Vec<u8>) {
-        self.push(ExpectedAnswer::Local(bytes), false);
+        self.sent(ExpectedAnswer::Local(bytes));
     }
 
     fn sent(&mut self, expected: ExpectedAnswer) {
@@ -640,16 +644,18 @@ impl Session {
         is_push || !front.is_some_and(|front| front.is_unwanted || front.is_of_the_port())
     }
 
-    /// Answers of the port's own whose turn it is.
+    /// The next answer of the port's own whose turn it is, of those that the client wants.
     pub fn take_local(&mut self) -> Option<Vec<u8>> {
-        let front = self.unanswered.front()?;
-        if !matches!(front.expected, ExpectedAnswer::Local(_)) {
-            return None;
+        let is_local = |front: &Unanswered| matches!(front.expected, ExpectedAnswer::Local(_));
+        while self.unanswered.front().is_some_and(is_local) {
+            let Unanswered { expected, is_unwanted, .. } = self.unanswered.pop_front()?;
+            if let ExpectedAnswer::Local(bytes) = expected
+                && !is_unwanted
+            {
+                return Some(bytes);
+            }
         }
-        match self.unanswered.pop_front()?.expected {
-            ExpectedAnswer::Local(bytes) => Some(bytes),
-            _ => None,
-        }
+        None
     }
 
     /// A reply has come; `bytes` are its own, or its beginning, if [`Session::reads_replies`].
@@ -762,6 +768,7 @@ impl Session {
                 self.log_in = LogIn::Done;
                 self.is_resp3 = protocol.map_or(self.is_resp3, |protocol| protocol == 3);
             }
+            ExpectedAnswer::Select if is_done => self.has_selected = true,
             ExpectedAnswer::Monitor if is_done => self.is_monitor = true,
             ExpectedAnswer::Reset if is_done => {
                 self.ends_multi();

@@ -510,6 +510,41 @@ fn who_has_chosen_a_database_goes_to_no_other_node() {
 }
 
 #[test]
+fn a_database_is_chosen_when_redis_says_so() {
+    let mut world = World::new();
+    world.asks_kept("SELECT 1");
+    world.hears("-NOAUTH Authentication required.\r\n");
+    world.asks_kept("GET k");
+    assert!(matches!(world.session.movable(), Movable::Alone(_)));
+    world.hears("$-1\r\n");
+    world.asks_kept("AUTH pw");
+    let reply = ReplyScanner::default().scan(b"+OK\r\n").unwrap().unwrap();
+    assert!(world.session.replied(reply, b"+OK\r\n").is_undirected, "it has chosen none");
+}
+
+#[test]
+fn an_answer_of_the_ports_own_is_not_given_to_who_wants_none() {
+    let mut world = World::new();
+    world.asks("CLIENT REPLY OFF");
+    assert_eq!(world.asks("MULTI"), Step::Send);
+    world.hears("+OK\r\n");
+    assert_eq!(world.asks("AUTH user x"), Step::Answered);
+    world.session.answers_last(b"-ERR Protocol error\r\n".to_vec());
+    assert_eq!(world.session.take_local(), None);
+    assert_eq!(world.session.unanswered(), 0);
+    // Nor where Redis is lost.
+    let mut world = World::new();
+    world.asks("CLIENT REPLY SKIP");
+    world.asks("GET a");
+    world.asks("GET b");
+    assert!(world.session.can_go_on());
+    assert_eq!(
+        world.session.begins_anew(0, "it has gone"),
+        b"-TRYAGAIN no answer: it has gone\r\n"
+    );
+}
+
+#[test]
 fn nothing_is_held_for_who_has_not_logged_in() {
     const REFUSED: &str = "-NOAUTH Authentication required.\r\n";
     let everything = || Step::Hold(HoldRequest { names: vec![], everything: true });
