@@ -199,6 +199,7 @@ impl Port {
             let command = RedisCommand { words, keys };
             match step {
                 Step::Wait => return,
+                Step::AskWho => unreachable!("the simulator's Redis has no password"),
                 Step::Answered | Step::BecomesReplica => {}
                 Step::Send => at.way.command(connection, command, at.now_ns),
                 Step::Hold(wanted) => {
