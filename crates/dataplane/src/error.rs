@@ -63,6 +63,19 @@ pub enum Error {
         /// What the kernel said.
         reason: String,
     },
+    /// An earlier agent's interface, beside others that are to be in another mode.
+    #[error(
+        "interface {name}: an earlier agent attached it in {mode} mode, and all interfaces of a switch are in one; run \
+         `shortstop switch detach --name {switch}` first"
+    )]
+    OtherMode {
+        /// Interface.
+        name: String,
+        /// Its mode.
+        mode: &'static str,
+        /// Switch.
+        switch: String,
+    },
     /// Pinned maps of another layout.
     #[error(
         "the tables of switch {name} are pinned in another size or layout ({reason}); run `shortstop switch detach --name {name}` first (its cache starts empty then)"

@@ -12,11 +12,11 @@ use crate::{Error, load::dataplane::Dataplane, maps::bpffs::Home};
 impl Dataplane {
     /// Attaches the entry program to all of these interfaces in one mode, and admits them as ports.
     /// Those of an earlier agent of the switch are replaced in place; they stay in their mode,
-    /// which [`Mode::Auto`] then gives to all. Of an error those newly attached before it stay
-    /// attached.
+    /// which [`Mode::Auto`] then gives to all; another does not go with them. Of an error those newly
+    /// attached before it stay attached.
     ///
     /// # Errors
-    /// No such interface, MTU too small, occupied, no native mode: see [`Error`].
+    /// No such interface, MTU too small, occupied, no native mode, two modes: see [`Error`].
     pub fn attach_all(&self, interfaces: &[String], mode: Mode) -> Result<Vec<Attachment>, Error> {
         let each = |generic: bool, why: &str| {
             let one = |name: &String| self.attach_one(name, generic, why);
@@ -27,6 +27,7 @@ impl Dataplane {
             Mode::Generic => (true, "as asked for".into()),
             Mode::Auto => suits_all(self.home(), interfaces),
         };
+        check_alike(self.home(), interfaces, generic)?;
         let attached: Result<Vec<Attachment>, Error> = each(generic, &why);
         if mode != Mode::Auto {
             return attached;
@@ -68,6 +69,23 @@ fn suits_all(home: &Home, interfaces: &[String]) -> (bool, String) {
     match interfaces.iter().find_map(why) {
         Some(why) => (true, why),
         None => (false, "all drivers have it".into()),
+    }
+}
+
+/// Whether all of these interfaces are in one mode once those that are free are attached so.
+fn check_alike(home: &Home, interfaces: &[String], generic: bool) -> Result<(), Error> {
+    let before = |name| attached_before(home, name);
+    let (others, alike): (Vec<_>, Vec<_>) = interfaces
+        .iter()
+        .map(|name| before(name).unwrap_or_else(|| (name.clone(), generic)))
+        .partition(|(_, is_generic)| *is_generic != generic);
+    match others.into_iter().next() {
+        Some((name, is_generic)) if !alike.is_empty() => Err(Error::OtherMode {
+            name,
+            mode: if is_generic { "generic" } else { "native" },
+            switch: home.name().into(),
+        }),
+        _ => Ok(()),
     }
 }
 

@@ -120,3 +120,27 @@ fn auto_goes_on_in_the_mode_that_is_there() {
         assert!(attached[0].taken_over && !attached[1].taken_over);
     });
 }
+
+/// What is redirected from a native one to a generic one is lost.
+#[test]
+fn another_mode_does_not_go_beside_what_is_there() {
+    beside_interfaces(|switch| {
+        attach(switch, &["t0"], Mode::Generic);
+        let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+        let (dataplane, both) = (switch.dataplane(), names(&["t1", "t0"]));
+        let refused = dataplane.attach_all(&both, Mode::Native).unwrap_err().to_string();
+        let home = dataplane.home();
+        let cure = format!("`shortstop switch detach --name {}` first", home.name());
+        assert!(refused.starts_with("interface t0: ") && refused.contains("generic"), "{refused}");
+        assert!(refused.contains(&cure), "{refused}");
+        let there: Vec<String> =
+            dataplane::attached(home).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(there, ["t0"], "it stays, and the other is as it was");
+        let alone = attach(switch, &["t0"], Mode::Native);
+        assert_eq!(alone[0].mode, Mode::Generic, "{alone:?}");
+        attach(switch, &["t1", "t0"], Mode::Generic);
+        dataplane::free_interfaces(home).unwrap();
+        let native = attach(switch, &["t1", "t0"], Mode::Native);
+        assert!(native.iter().all(|attached| attached.mode == Mode::Native), "{native:?}");
+    });
+}
