@@ -2,12 +2,16 @@
 //! answers are the programs' affair. And tells the stores how often the copies were read, which
 //! they see nothing of.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    time::Instant,
+};
 
 use dataplane::{Backing, Leases, Place};
 use decide::{ItemKey, Items};
 use tracing::warn;
-use wire::{Cluster, ReadCount};
+use wire::{Cluster, ReadCount, Store};
 
 use super::{
     AgentError,
@@ -22,13 +26,20 @@ const LEASE_LOW_MS: u64 = 700;
 pub(super) struct Filling {
     leases: Leases,
     fetches: Fetches,
+    /// The stores whose packets no program takes: they have no lease, and it is said once of each.
+    unseen: BTreeSet<SocketAddr>,
     /// One read in 2^this is counted.
     sample_shift: u32,
 }
 
 impl Filling {
     pub fn open(at: &Backing) -> Result<Filling, AgentError> {
-        Ok(Filling { leases: Leases::open(at)?, fetches: Fetches::default(), sample_shift: 0 })
+        Ok(Filling {
+            leases: Leases::open(at)?,
+            fetches: Fetches::default(),
+            unseen: BTreeSet::new(),
+            sample_shift: 0,
+        })
     }
 
     /// From now on one read in 2^`sample_shift` is counted.
@@ -36,8 +47,16 @@ impl Filling {
         self.sample_shift = sample_shift.min(31);
     }
 
-    /// The slots of the stores' leases, taken where there are none yet.
-    pub fn slots(&self, cluster: &Cluster) -> BTreeMap<SocketAddr, u16> {
+    /// The slots of the stores' leases, taken where there are none yet. A store at another port
+    /// than ours gets none: its answers would pass by the programs, and writes of what it had
+    /// granted would wait for a lease.
+    pub fn slots(&mut self, cluster: &Cluster) -> BTreeMap<SocketAddr, u16> {
+        let stores = cluster.stores.iter().map(|store| store.address);
+        let (unseen, seen): (BTreeSet<_>, BTreeSet<_>) =
+            stores.partition(|store| Store::unseen_by_switches(*store).is_some());
+        let new = unseen.difference(&self.unseen);
+        new.filter_map(|store| Store::unseen_by_switches(*store)).for_each(|why| warn!("{why}"));
+        self.unseen = unseen;
         let slot = |store: SocketAddr| {
             let slot = self.leases.slot_of(store);
             if slot.is_none() {
@@ -45,13 +64,12 @@ impl Filling {
             }
             Some((store, slot?))
         };
-        let stores = cluster.stores.iter().map(|store| store.address);
-        stores.filter_map(slot).collect()
+        seen.into_iter().filter_map(slot).collect()
     }
 
-    /// Lets go of the slots of stores that have left, whose items are gone.
-    pub fn let_go(&self, cluster: &Cluster) -> Result<(), AgentError> {
-        let stay = cluster.stores.iter().map(|store| store.address.ip());
+    /// Lets go of the slots of all stores but these, whose items are gone.
+    pub fn let_go(&self, slots: &BTreeMap<SocketAddr, u16>) -> Result<(), AgentError> {
+        let stay = slots.keys().map(|store| store.ip());
         Ok(self.leases.keep_only(&stay.collect())?)
     }
 

@@ -252,7 +252,7 @@ impl Tables {
         self.configurations.need(&served)?;
         // What another discipline's programs must not find goes before they are called.
         self.memory.fit(&served, before)?;
-        self.filling.let_go(&served.cluster)?;
+        self.filling.let_go(&served.slots)?;
         let parameters = self.configurations.parameters(&served, before)?;
         TenantEntry::install(self.configurations.backing(), &served.entries(&parameters))?;
         self.configurations.fit(&served, before)?;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{NodeId, address};
+use crate::{NodeId, PORT, address};
 
 /// One store process and the partitions `first..=last` that it owns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,6 +53,17 @@ impl Store {
     /// One in no rack, of which no ports for clients of the server behind it are known.
     pub fn new(address: SocketAddr, first: u32, last: u32) -> Store {
         Store { address, first, last, rack: 0, resp: None, memcached: None }
+    }
+
+    /// Where switches take nothing of a store at this address for our protocol's, by its port: what
+    /// follows, and what to do.
+    pub fn unseen_by_switches(address: SocketAddr) -> Option<String> {
+        (address.port() != PORT).then(|| {
+            format!(
+                "store {address}: switches cache nothing of it, for its port is not {PORT}; give it an \
+                 address of its own, and that port"
+            )
+        })
     }
 
     /// The ports that it has.

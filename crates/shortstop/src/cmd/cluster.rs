@@ -19,8 +19,6 @@ use wire::{CLUSTER_SLOTS, Cluster, Digest, PoolServer, Scheme, Store};
 
 use super::certificates::BackendTrust;
 
-/// Where stores listen that are given no address.
-const STORE_PORT: u16 = 7117;
 /// Where their RESP ports are.
 const RESP_PORT: u16 = 6390;
 /// The first memcached port of stores.
@@ -96,7 +94,8 @@ struct PoolArgs {
 #[derive(clap::Args)]
 struct StorePlaces {
     /// Where the stores listen, in the order of shards or servers [default: port 7117 beside each
-    /// master or server, and the next ports where several are at one address].
+    /// master or server, and the next ports, of which switches cache nothing, where several are at
+    /// one address].
     #[arg(long = "store", value_name = "ADDR:PORT", value_delimiter = ',', value_parser = socket_address)]
     stores: Vec<SocketAddr>,
     /// Print JSON.
@@ -145,6 +144,14 @@ struct StoreStart {
     memcached: Option<String>,
 }
 
+impl StoreStart {
+    /// What is to be said of one that switches pass by. There are none on the loopback.
+    fn unseen(&self) -> Option<String> {
+        let StoreStart { address, .. } = self;
+        Store::unseen_by_switches(*address).filter(|_| !address.ip().is_loopback())
+    }
+}
+
 /// Writes the file.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (plan, json) = match args.command {
@@ -158,6 +165,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     plan.cluster.check()?;
+    plan.starts.iter().filter_map(StoreStart::unseen).for_each(|why| eprintln!("{why}"));
     end_when_unread();
     print(if json { plan.to_json()? } else { plan.to_file() })?;
     Ok(ExitCode::SUCCESS)
@@ -276,7 +284,7 @@ fn places(servers: &[&NodeAddress], given: &[SocketAddr]) -> anyhow::Result<Vec<
         let mut found = found.with_context(|| format!("server {host}:{port}"))?;
         let ip: IpAddr = found.next().with_context(|| format!("server {host}: no address"))?.ip();
         let beside = taken.iter().filter(|place| place.ip() == ip).count();
-        taken.push(SocketAddr::new(ip, STORE_PORT + beside as u16));
+        taken.push(SocketAddr::new(ip, wire::PORT + beside as u16));
     }
     Ok(taken)
 }
@@ -314,8 +322,15 @@ impl Plan {
     }
 
     fn to_json(&self) -> anyhow::Result<String> {
-        let starts = self.starts.iter().map(|StoreStart { address, backend, resp, memcached }| {
-            json!({ "address": address, "backend": backend, "resp": resp, "memcached": memcached })
+        let starts = self.starts.iter().map(|start| {
+            let StoreStart { address, backend, resp, memcached } = start;
+            json!({
+                "address": address,
+                "backend": backend,
+                "resp": resp,
+                "memcached": memcached,
+                "warning": start.unseen(),
+            })
         });
         let whole = json!({
             "cluster": serde_json::to_value(&self.cluster)?,

@@ -213,6 +213,30 @@ fn output_that_cannot_be_written_is_an_error() {
     }
 }
 
+/// Two stores at one address; on the loopback no switch is passed.
+#[test]
+fn a_store_that_switches_pass_by_is_said() {
+    let run = |servers: &[&str], more: &[&str]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_shortstop"));
+        program.args(["cluster", "pool", "--scheme", "ketama"]).args(servers).args(more);
+        let ran = program.output().unwrap();
+        assert!(ran.status.success());
+        [ran.stdout, ran.stderr].map(|said| String::from_utf8(said).unwrap())
+    };
+    let servers = ["10.0.1.1:11211", "10.0.1.2:11211", "10.0.1.1:11212"];
+    let [file, said] = run(&servers, &[]);
+    assert!(said.contains("10.0.1.1:7118") && said.contains("switches cache nothing"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(file.starts_with("# Written by") && !file.contains("nothing"), "{file}");
+    let [told, said_too] = run(&servers, &["--json"]);
+    assert_eq!(said_too, said);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let warnings = [0, 1, 2].map(|n| told["stores"][n]["warning"].as_str());
+    assert_eq!(warnings[..2], [None, None]);
+    assert!(said.contains(warnings[2].unwrap()), "{told}");
+    assert_eq!(run(&["127.0.0.1:1", "127.0.0.1:2"], &[])[1], "");
+}
+
 /// As on a disk that is full: files are to be no longer than the system says.
 #[test]
 fn a_token_that_there_is_no_room_for_leaves_the_file_as_it_was() {

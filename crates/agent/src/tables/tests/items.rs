@@ -56,6 +56,44 @@ fn stores_are_asked_when_the_time_that_is_told_has_come() {
     assert_eq!(asked(240), [fetch()]);
 }
 
+/// Its answers would pass by the programs, and its writes wait for a lease.
+#[test]
+fn nothing_is_kept_of_a_store_at_another_port() {
+    let mut switch = Switch::start();
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    for name in names {
+        assert_eq!(switch.change(&key(COPIES, name), &FETCHED), Outcome::Done);
+    }
+    let seen: SocketAddr = "10.0.2.1:7117".parse().unwrap();
+    let mut cluster = Cluster::single(seen, 4);
+    cluster.stores[0].last = 1;
+    let beside = |at: &str, partition| wire::Store::new(at.parse().unwrap(), partition, partition);
+    cluster.stores.extend([beside("10.0.2.1:7118", 2), beside("10.0.2.2:7118", 3)]);
+    switch.sent.0.take();
+    switch.hear(setup_of(cluster, &[(COPIES, "copies")], |id| format!("{id:032x}")));
+    let store_of = |switch: &mut Switch, name: &'static str| {
+        let served = switch.tables().served.as_ref().unwrap();
+        let hash = served.hash_of(&key(COPIES, name)).unwrap();
+        served.cluster.store_of(COPIES, hash).address
+    };
+    let (kept, left): (Vec<&str>, Vec<&str>) =
+        names.into_iter().partition(|name| store_of(&mut switch, name) == seen);
+    assert!(!kept.is_empty() && !left.is_empty());
+    let held: BTreeSet<_> = switch.held().into_iter().map(|held| held.key).collect();
+    assert_eq!(held, kept.iter().map(|name| name.as_bytes().to_vec()).collect());
+    for name in left {
+        assert_eq!(switch.change(&key(COPIES, name), &FETCHED), Outcome::Refused);
+    }
+    for seconds in 1..4 {
+        let now = switch.now + Duration::from_secs(seconds);
+        switch.tables().tick(now).unwrap();
+    }
+    let sent = switch.sent.0.take();
+    assert!(sent.iter().all(|(store, _)| *store == seen) && sent.len() > kept.len());
+    let leases = dataplane::Leases::open(switch.place.backing()).unwrap();
+    assert_eq!(leases.all().iter().map(|lease| lease.store).collect::<Vec<_>>(), [seen.ip()]);
+}
+
 /// Programs have counted so many reads of an item.
 fn read(switch: &mut Switch, key: &ItemKey, reads: u32) {
     let tables = switch.tables();

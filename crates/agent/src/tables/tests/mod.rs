@@ -146,7 +146,14 @@ fn given(record: &[u8]) -> Change {
 const FETCHED: Change = Change::Put(Record::Fetched);
 
 fn setup(store: &str, tenants: &[(u32, &str)], secret: impl Fn(&u32) -> String) -> to_switch::Body {
-    let mut cluster = Cluster::single(store.parse().unwrap(), 4);
+    setup_of(Cluster::single(store.parse().unwrap(), 4), tenants, secret)
+}
+
+fn setup_of(
+    mut cluster: Cluster,
+    tenants: &[(u32, &str)],
+    secret: impl Fn(&u32) -> String,
+) -> to_switch::Body {
     let tenant = |(id, _): &(u32, &str)| wire::Tenant::new(*id, secret(id));
     cluster.tenants = tenants.iter().map(tenant).collect();
     let setup = |(tenant, discipline): &(u32, &str)| TenantSetup {
