@@ -115,8 +115,10 @@ impl FromStr for PoolMember {
 
     fn from_str(text: &str) -> Result<PoolMember, String> {
         let wrong = || format!("server {text:?}: expected HOST:PORT or HOST:PORT:WEIGHT");
-        let (at, weight) = match text.matches(':').count() {
-            2 if !text.starts_with('[') => {
+        // The colons of an address of version 6 stand within brackets.
+        let behind = text.rfind(']').unwrap_or(0);
+        let (at, weight) = match text[behind..].matches(':').count() {
+            2 => {
                 let (at, weight) = text.rsplit_once(':').ok_or_else(wrong)?;
                 (at, weight.parse().map_err(|_| wrong())?)
             }
@@ -350,7 +352,9 @@ mod tests {
         assert_eq!(parsed("cache1:11211"), Ok(("cache1:11211".into(), 1)));
         assert_eq!(parsed("10.0.0.1:11211:3"), Ok(("10.0.0.1:11211".into(), 3)));
         assert_eq!(parsed("[::1]:11211"), Ok(("[::1]:11211".into(), 1)));
-        for wrong in ["", ":11211", "host", "host:port", "host:1:x"] {
+        assert_eq!(parsed("[fd00::1]:11211:2"), Ok(("[fd00::1]:11211".into(), 2)));
+        let wrong_brackets = ["[::1]:1:x", "[::1]:1:2:3", "[::1", "[::1]", "h]:1", "[:1]:2]:3"];
+        for wrong in ["", ":11211", "host", "host:port", "host:1:x"].iter().chain(&wrong_brackets) {
             assert!(parsed(wrong).unwrap_err().contains("expected HOST:PORT"), "{wrong}");
         }
     }

@@ -25,7 +25,11 @@ impl NodeAddress {
     /// `usual`.
     pub fn parse(text: &str, usual: &str) -> Option<NodeAddress> {
         let (host, port) = text.rsplit_once(':')?;
-        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let within = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let host = within.unwrap_or(host);
+        if host.contains(['[', ']']) {
+            return None;
+        }
         let host = if host.is_empty() { usual } else { host };
         Some(NodeAddress { host: host.into(), port: port.parse().ok()? })
     }
@@ -132,6 +136,22 @@ fn slot_of(text: &str) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn brackets_stand_around_a_whole_address() {
+        let parsed = |text| NodeAddress::parse(text, "usual").map(|at| at.to_string());
+        for (text, at) in [
+            ("[fd00::1]:6379", "[fd00::1]:6379"),
+            ("fd00::1:6379", "[fd00::1]:6379"),
+            ("redis1:6379", "redis1:6379"),
+            (":6379", "usual:6379"),
+        ] {
+            assert_eq!(parsed(text).as_deref(), Some(at), "{text}");
+        }
+        for wrong in ["[fd00::1]:11211:2", "[fd00::1", "fd00::1]:6379", "[[::1]]:1"] {
+            assert_eq!(parsed(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn a_line_of_each_version_is_read() {
