@@ -302,7 +302,11 @@ impl Engine {
         let cx = &mut self.facts;
         let id = (key.tenant, key.hash);
         let proceeds = self.loans.proceeds(&id);
-        if cx.all_held || !cx.ledger.pending.has_room(key.tenant) {
+        // What switches still have of it, of a tenant that had the number and has gone, would come
+        // over this write: the server knows both by one name.
+        let is_lent_to_former =
+            cx.tenants.former_ids_of(key.tenant, key.bytes).any(|id| self.loans.is_open(&id));
+        if is_lent_to_former || cx.all_held || !cx.ledger.pending.has_room(key.tenant) {
             return writes::put_off(cx, &job, key.bytes);
         }
         if let Some(job) = self.keys.submit(cx, job, key, epoch, proceeds) {

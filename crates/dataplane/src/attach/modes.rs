@@ -12,8 +12,8 @@ use crate::{Error, load::dataplane::Dataplane, maps::bpffs::Home};
 impl Dataplane {
     /// Attaches the entry program to all of these interfaces in one mode, and admits them as ports.
     /// Those of an earlier agent of the switch are replaced in place; they stay in their mode,
-    /// which [`Mode::Auto`] then gives to all; another does not go with them. Of an error those newly
-    /// attached before it stay attached.
+    /// which [`Mode::Auto`] then gives to all; another does not go with them. Of an error those
+    /// newly attached before it stay attached.
     ///
     /// # Errors
     /// No such interface, MTU too small, occupied, no native mode, two modes: see [`Error`].

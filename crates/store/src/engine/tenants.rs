@@ -142,7 +142,13 @@ impl Tenants {
     /// have gone, as far as something of them may be left.
     pub fn ids_of(&self, tenant: u32, key: &[u8]) -> impl Iterator<Item = KeyId> {
         let present = self.known.get(&tenant).map(|known| &known.secrets.hash);
-        let hashers = present.into_iter().chain(self.former.get(&tenant).into_iter().flatten());
+        let present = present.map(|hasher| (tenant, hasher.key_hash(tenant, key)));
+        present.into_iter().chain(self.former_ids_of(tenant, key))
+    }
+
+    /// Of these only those of tenants that have gone.
+    pub fn former_ids_of(&self, tenant: u32, key: &[u8]) -> impl Iterator<Item = KeyId> {
+        let hashers = self.former.get(&tenant).into_iter().flatten();
         hashers.map(move |hasher| (tenant, hasher.key_hash(tenant, key)))
     }
 

@@ -201,6 +201,37 @@ fn a_command_waits_for_what_is_lent_also_when_its_tenant_is_gone() {
     }
 }
 
+/// To the server the keys of both tenants are one.
+#[test]
+fn a_write_waits_for_what_is_lent_of_a_tenant_that_had_the_number() {
+    let (mut store, mut switches) = lent();
+    switches.newest = Some(b"older");
+    store.out.clear();
+    let cluster = store.engine.facts.config.cluster.clone();
+    let secret = Secret([8; 16]);
+    let tenants = vec![wire::Tenant::new(KEYED, "08".repeat(16))];
+    let cluster = wire::Cluster { tenants, ..cluster };
+    store.engine.update(cluster, LATER_NS, &mut store.out).unwrap();
+    let asked = std::mem::take(&mut store.out);
+    let write = |store: &mut Store, request: u64| {
+        let key_hash = secret.key_hash(KEYED, b"k");
+        let header =
+            Header { key_hash, tenant: KEYED, client: 1, request, ..Header::new(Op::WriteRequest) };
+        let bytes = Packet::new(header, b"k", b"newer").to_bytes(&secret).unwrap();
+        let peer = Peer { address: store.client, local: None };
+        store.engine.receive(&bytes, peer, LATER_NS, &mut store.out);
+        let answers = std::iter::from_fn(|| store.out.pop());
+        let answers = answers.map(|(bytes, _)| Packet::decode(&bytes).unwrap().header);
+        let answers = answers.filter(|header| header.op == Op::WriteReply);
+        answers.map(|header| header.status).collect::<Vec<_>>()
+    };
+    assert_eq!(write(&mut store, 1), [Status::TryAgain]);
+    store.out = asked;
+    switches.obey(&mut store, 0);
+    assert_eq!(store.engine.counters().loans.loan_flushes, 1);
+    assert_eq!(write(&mut store, 1), [Status::Ok]);
+}
+
 /// A packet that comes again an hour later is about a lease that the switch has not any more.
 #[test]
 fn what_a_switch_said_as_it_left_calls_nothing_back_once_it_has_come_again() {
