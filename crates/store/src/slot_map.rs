@@ -3,17 +3,21 @@
 //!
 //! Nodes may disagree while something changes, and one that was away may come back with what it
 //! knew then. Each claim to slots has a number, the config epoch of the claiming master; of two
-//! claims to a slot the one with the higher number counts, as among the nodes themselves. A map
-//! is made only if more than half of the masters that it names have been heard: the others can
-//! have decided nothing without one of these. Texts go in, a map comes out; [`read`] asks.
+//! claims to a slot the one with the higher number counts, and of two with the same number that
+//! of the node whose name comes first, as among the nodes themselves. A map is made only if more
+//! than half of the masters that it names have been heard: the others can have decided nothing
+//! without one of these. Numbers of another cluster say nothing of this one: whose words are put
+//! together says [`same_cluster`]. Texts go in, a map comes out; [`read`] asks.
 
 mod read;
+mod same_cluster;
 mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wire::CLUSTER_SLOTS;
 
+pub(crate) use read::list;
 pub use read::{MapReader, read};
 pub use view::{ClusterNode, NodeAddress, NodeView};
 
@@ -30,8 +34,12 @@ pub struct SlotMap {
     pub masters: Vec<NodeAddress>,
     /// Slots that a node says it is giving away or taking in, in ascending order.
     pub moving: Vec<u16>,
+    /// Where nodes have answered that are another cluster's: nothing of this is theirs.
+    pub strangers: Vec<NodeAddress>,
     /// Of each slot its shard's place; [`UNOWNED`]: nobody has it.
     owners: Vec<u16>,
+    /// The names of all nodes that have not failed.
+    nodes: BTreeSet<String>,
 }
 
 const UNOWNED: u16 = u16::MAX;
@@ -52,7 +60,7 @@ pub struct Shard {
 }
 
 impl SlotMap {
-    /// The map that these nodes' words make.
+    /// The map that these nodes' words make, all of one cluster.
     ///
     /// # Errors
     /// Why they make none: too few masters were heard, or nobody has slots.
@@ -62,7 +70,10 @@ impl SlotMap {
         for node in nodes().filter(|node| node.is_master) {
             for &(first, last) in &node.slots {
                 for claim in &mut claims[usize::from(first)..=usize::from(last)] {
-                    if claim.is_none_or(|(epoch, _)| epoch < node.config_epoch) {
+                    let is_later = |(epoch, other): (u64, &ClusterNode)| {
+                        (epoch, &node.id) < (node.config_epoch, &other.id)
+                    };
+                    if claim.is_none_or(is_later) {
                         *claim = Some((node.config_epoch, node));
                     }
                 }
@@ -137,7 +148,9 @@ impl SlotMap {
         masters.extend(named);
         masters.sort();
         masters.dedup();
-        Ok(SlotMap { epoch: epochs.max().unwrap_or(0), shards, masters, moving, owners })
+        let epoch = epochs.max().unwrap_or(0);
+        let nodes = nodes().filter(|node| !node.is_failed).map(|node| node.id.clone()).collect();
+        Ok(SlotMap { epoch, shards, masters, moving, strangers: vec![], owners, nodes })
     }
 
     /// The place of the shard that owns a slot.
@@ -198,6 +211,18 @@ mod tests {
             assert_eq!(map.shards[1].replicas.len(), 1);
             let agreed: Vec<bool> = map.shards.iter().map(|shard| shard.is_agreed).collect();
             assert_eq!(agreed, [true, false], "one of two has heard of the second");
+        }
+    }
+
+    /// Both go on with the number until the one whose name comes first has taken a higher one.
+    #[test]
+    fn of_two_claims_with_one_number_the_first_name_counts_whoever_tells_it() {
+        let of = |own| view(own, &[("a", 4, if own == "a" { "0-16383" } else { "0-99" })]);
+        let by_b = view("b", &[("a", 4, "0-99"), ("b", 4, "0-16383"), ("c", 4, "7")]);
+        for views in [[of("a"), by_b.clone()], [by_b, of("a")]] {
+            let map = SlotMap::of(&views).unwrap();
+            let owners = [0, 7, 16_383].map(|slot| &map.shards[map.owner(slot).unwrap()].id[..]);
+            assert_eq!(owners, ["a"; 3]);
         }
     }
 

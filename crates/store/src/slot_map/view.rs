@@ -75,6 +75,11 @@ pub struct NodeView {
 }
 
 impl NodeView {
+    /// The masters with slots that it names.
+    pub fn masters(&self) -> impl Iterator<Item = &ClusterNode> {
+        self.nodes.iter().filter(|node| node.is_master_with_slots())
+    }
+
     /// Of the text that a node at `host` has answered, which need not know its own address.
     ///
     /// # Errors

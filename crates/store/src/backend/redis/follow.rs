@@ -17,7 +17,7 @@ use tokio::{sync::watch, task::JoinHandle};
 use super::{address::node_at, dial::Dial, latest_epoch::LatestEpoch, masters::Masters};
 use crate::{
     clock::boot_ns,
-    slot_map::{MapReader, NodeAddress, Shard, SlotMap},
+    slot_map::{MapReader, NodeAddress, Shard, SlotMap, list},
 };
 
 /// From the beginning of one reading of the map to that of the next, if it does not take longer.
@@ -49,6 +49,8 @@ pub(super) struct Follower {
     has_lost: bool,
     /// Where masters are by that map, and were; nothing before there is one.
     masters: watch::Sender<Masters>,
+    /// Nodes of other clusters of which it was said that they are.
+    strangers: BTreeSet<NodeAddress>,
 }
 
 impl Follower {
@@ -69,6 +71,7 @@ impl Follower {
             away_at: BTreeSet::new(),
             has_lost: false,
             masters,
+            strangers: BTreeSet::new(),
         }
     }
 
@@ -88,11 +91,6 @@ impl Follower {
         self.reader.info(at)
     }
 
-    fn known(&self) -> Vec<NodeAddress> {
-        let map = self.map.iter();
-        map.flat_map(SlotMap::addresses).cloned().collect()
-    }
-
     /// Where the shard's master is, as most nodes have it now.
     ///
     /// # Errors
@@ -100,9 +98,11 @@ impl Follower {
     pub async fn master(&mut self) -> anyhow::Result<ConnectionInfo> {
         self.reading = None;
         self.asked_ns = boot_ns();
-        let map = self.reader.read(&self.known()).await;
+        let map = self.reader.read(self.map.as_ref()).await;
         self.believe(map, boot_ns()).context("the map of the Redis Cluster")?;
-        self.info().context("the Redis Cluster: nobody has any of this store's slots")
+        self.info().context(
+            "the Redis Cluster: nobody has any of this store's slots, or another cluster's node is where their master was",
+        )
     }
 
     /// Has the map read again, unless that was done just now; it does not wait.
@@ -110,8 +110,8 @@ impl Follower {
         let now_ns = boot_ns();
         if self.reading.is_none() && now_ns >= self.asked_ns + READ_AGAIN.as_nanos() as u64 {
             self.asked_ns = now_ns;
-            let (reader, known) = (self.reader.clone(), self.known());
-            self.reading = Some(tokio::spawn(async move { reader.read(&known).await }));
+            let (reader, before) = (self.reader.clone(), self.map.clone());
+            self.reading = Some(tokio::spawn(async move { reader.read(before.as_ref()).await }));
         }
     }
 
@@ -161,6 +161,16 @@ impl Follower {
         let agreed = agreed.map(|shard| shard.master.clone());
         self.latest.hears(map.epoch, agreed, now_ns)?;
         self.believed_ns = self.asked_ns;
+        let strangers = map.strangers.iter().cloned();
+        let news: Vec<NodeAddress> =
+            strangers.filter(|at| self.strangers.insert(at.clone())).collect();
+        if !news.is_empty() {
+            tracing::warn!(
+                "backend: nodes of another Redis Cluster answer at {}: what they say of slots is left out; their addresses \
+                 may have been given to it, and may stand in --backend still",
+                list(&news)
+            );
+        }
         let away = self.away(&map);
         if away.len() != self.away.len() && !away.is_empty() {
             tracing::warn!(
@@ -206,7 +216,9 @@ impl Follower {
     }
 
     fn info(&self) -> Option<ConnectionInfo> {
-        let shard = self.shard(self.map.as_ref()?)?;
+        let map = self.map.as_ref()?;
+        // Its own cluster may not have noticed yet that it is gone.
+        let shard = self.shard(map).filter(|shard| !map.strangers.contains(&shard.master))?;
         Some(self.reader.info(&shard.master))
     }
 }

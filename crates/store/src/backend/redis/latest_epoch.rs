@@ -2,8 +2,8 @@
 //! a map of a Redis Cluster.
 //!
 //! An answer with a lower one is of those that have not heard of what is new. But numbers begin
-//! again where Sentinels forget a master (SENTINEL REMOVE), or are made anew, and where nodes are
-//! reset (CLUSTER RESET HARD): from then on nobody knows the higher one, for good.
+//! again where Sentinels forget a master (SENTINEL REMOVE), or are made anew, and where nodes go
+//! back to files of before: from then on nobody knows the higher one, for good.
 
 use std::time::Duration;
 
