@@ -35,6 +35,7 @@ mod names;
 mod notices;
 mod other_nodes;
 mod pipeline;
+mod proof;
 mod redirect;
 mod refusals;
 mod role;
@@ -323,13 +324,13 @@ impl Protocol for Redis {
         self.over.take().or_else(|| is_gone.then(gone))
     }
 
-    /// A master that is cut off from the rest of its Redis Cluster answers, and tells nothing of
-    /// what is written at its successor.
+    /// A master that is cut off from the rest of its Redis Cluster, or from its Sentinels, answers,
+    /// and tells nothing of what is written at its successor.
     fn seen(&self, asked_ns: u64) -> Option<u64> {
-        match self.search.follower() {
+        match self.search.proven_until() {
             None => Some(asked_ns),
             Some(_) if self.is_cluster_down => None,
-            Some(follower) => Some(asked_ns.min(follower.proven_until())),
+            Some(until_ns) => Some(asked_ns.min(until_ns)),
         }
     }
 

@@ -5,8 +5,7 @@
 //! number than that before is of nodes that have not heard of what is new: it is not believed, but
 //! for what [`LatestEpoch`] says.
 //!
-//! A master that is cut off from the others, together with the store, goes on as one. So what it
-//! tells counts for no longer than [`MAP_LASTS`] after a map.
+//! What the master tells counts for a while after a map, no longer ([`Proof`]).
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,7 +13,9 @@ use anyhow::Context;
 use redis::{ConnectionAddr, ConnectionInfo};
 use tokio::{sync::watch, task::JoinHandle};
 
-use super::{address::node_at, dial::Dial, latest_epoch::LatestEpoch, masters::Masters};
+use super::{
+    address::node_at, dial::Dial, latest_epoch::LatestEpoch, masters::Masters, proof::Proof,
+};
 use crate::{
     clock::boot_ns,
     slot_map::{MapReader, NodeAddress, Shard, SlotMap, list},
@@ -22,11 +23,6 @@ use crate::{
 
 /// From the beginning of one reading of the map to that of the next, if it does not take longer.
 const READ_AGAIN: Duration = Duration::from_secs(1);
-/// For so long after nodes were asked for a map the master that it names may be taken for the
-/// master. Two readings have to fit in, each of which may wait twice for nodes that do not answer,
-/// for a second.
-const MAP_LASTS: Duration = Duration::from_secs(5);
-
 /// The shard of a store.
 pub(super) struct Follower {
     reader: MapReader,
@@ -36,11 +32,9 @@ pub(super) struct Follower {
     map: Option<SlotMap>,
     latest: LatestEpoch,
     reading: Option<JoinHandle<anyhow::Result<SlotMap>>>,
-    /// When nodes were asked for a map last, and when for the newest one that was believed.
+    /// When nodes were asked for a map last.
     asked_ns: u64,
-    believed_ns: u64,
-    /// It was said that none has been believed for too long.
-    is_lost: bool,
+    proof: Proof,
     /// Slots of the store that other shards have by that map, in ascending order.
     away: Vec<u32>,
     /// The masters of the shards that have those.
@@ -65,8 +59,7 @@ impl Follower {
             latest: LatestEpoch::new("nodes", "map"),
             reading: None,
             asked_ns: 0,
-            believed_ns: 0,
-            is_lost: false,
+            proof: Proof::new("the map of the Redis Cluster"),
             away: vec![],
             away_at: BTreeSet::new(),
             has_lost: false,
@@ -121,26 +114,16 @@ impl Follower {
         let reading = self.reading.take_if(|reading| reading.is_finished())?;
         let (map, now_ns) = (reading.await.ok()?, boot_ns());
         if let Err(error) = self.believe(map, now_ns) {
-            tracing::debug!("the map of the Redis Cluster: {error:#}");
-            if now_ns >= self.proven_until() && !std::mem::replace(&mut self.is_lost, true) {
-                tracing::warn!(
-                    "backend: the map of the Redis Cluster has not been read for {MAP_LASTS:?}: {error:#}; leases of copies \
-                     lapse until it is"
-                );
-            }
+            self.proof.fails(&error, now_ns);
             return None;
-        }
-        if std::mem::take(&mut self.is_lost) {
-            tracing::warn!("backend: the map of the Redis Cluster is read again");
         }
         let master = self.info().filter(|master| master.addr() != at.addr())?;
         Some(format!("the Redis Cluster has this store's slots at {}", master.addr()))
     }
 
-    /// The latest time of which a master that is connected can prove that it has told of all that
-    /// was written until then: by the last map no other has its place.
+    /// See [`Proof::until`].
     pub fn proven_until(&self) -> u64 {
-        self.believed_ns + MAP_LASTS.as_nanos() as u64
+        self.proof.until()
     }
 
     /// Whether another shard has the key's slot, by the newest map.
@@ -160,7 +143,7 @@ impl Follower {
         let agreed = self.shard(&map).filter(|shard| shard.is_agreed);
         let agreed = agreed.map(|shard| shard.master.clone());
         self.latest.hears(map.epoch, agreed, now_ns)?;
-        self.believed_ns = self.asked_ns;
+        self.proof.is_given(self.asked_ns);
         let strangers = map.strangers.iter().cloned();
         let news: Vec<NodeAddress> =
             strangers.filter(|at| self.strangers.insert(at.clone())).collect();
@@ -226,7 +209,7 @@ impl Follower {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slot_map::NodeView;
+    use crate::{backend::redis::proof::LASTS, slot_map::NodeView};
 
     fn follower(own: &[(u32, u32)]) -> Follower {
         let seeds = vec!["redis://127.0.0.1:1".parse().unwrap()];
@@ -294,7 +277,7 @@ mod tests {
     #[test]
     fn what_a_master_tells_counts_for_a_while_after_a_map() {
         let mut follower = follower(&[(0, 9)]);
-        let lasts_ns = MAP_LASTS.as_nanos() as u64;
+        let lasts_ns = LASTS.as_nanos() as u64;
         let mut hears = |asked_ns, map| {
             follower.asked_ns = asked_ns;
             let _ = follower.believe(map, asked_ns + 70);

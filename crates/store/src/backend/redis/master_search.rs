@@ -99,6 +99,17 @@ impl MasterSearch {
         }
     }
 
+    /// Until when what the master tells counts, if others say who it is: see [`Proof::until`].
+    ///
+    /// [`Proof::until`]: super::proof::Proof::until
+    pub fn proven_until(&self) -> Option<u64> {
+        match &self.guide {
+            Guide::Servers(_) => None,
+            Guide::Sentinels(sentinels) => Some(sentinels.proven_until()),
+            Guide::Cluster(follower) => Some(follower.proven_until()),
+        }
+    }
+
     /// Connects to the master: where it was last, where it may be, or where a replica says
     /// that it is.
     ///

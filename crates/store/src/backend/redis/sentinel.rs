@@ -1,8 +1,11 @@
 //! Follows a master that Sentinels name.
 //!
-//! One Sentinel is not believed alone: more than half of those that are listed have to answer, and
-//! of what they say that with the highest config epoch counts, which each failover raises. Of an
-//! answer with a lower one than the last decides [`LatestEpoch`].
+//! One Sentinel is not believed alone: more than half of those that are listed have to name the
+//! same master, with the same config epoch, which each failover raises. A higher one that fewer
+//! know may be that of a failover of which the others are about to hear; or that of another master
+//! with this name, whose Sentinel has the address of one of these by now. Of an answer with a lower
+//! one than the last decides [`LatestEpoch`]. What the master tells counts for a while after they
+//! have named it, no longer ([`Proof`]).
 
 use std::time::Duration;
 
@@ -11,7 +14,7 @@ use futures_util::future::join_all;
 use redis::{ConnectionAddr, ConnectionInfo, Value};
 use tokio::{task::JoinHandle, time::timeout};
 
-use super::{address::address, dial::Dial, latest_epoch::LatestEpoch};
+use super::{address::address, dial::Dial, latest_epoch::LatestEpoch, proof::Proof};
 use crate::{clock::boot_ns, slot_map::NodeAddress};
 
 /// From one question to the Sentinels to the next, while the store is asked anything.
@@ -24,8 +27,17 @@ struct NamedMaster {
     epoch: u64,
 }
 
-/// What Sentinels say, and whether more than half of those that are listed say the same.
-type Answer = (NamedMaster, bool);
+/// Sentinels that tell each other of a failover have done so within this time.
+const OUTVOTED_FOR: Duration = Duration::from_secs(10);
+
+/// What Sentinels say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Answer {
+    /// What more than half of those that are listed say.
+    named: NamedMaster,
+    /// What another says that knows a later failover.
+    later: Option<NamedMaster>,
+}
 
 /// The Sentinels of one master.
 pub(super) struct Sentinels {
@@ -37,7 +49,11 @@ pub(super) struct Sentinels {
     dial: Dial,
     latest: LatestEpoch,
     asking: Option<JoinHandle<anyhow::Result<Answer>>>,
+    /// When they were asked last.
     asked_ns: u64,
+    proof: Proof,
+    /// Since when one has been known to say what most do not; and whether that was said.
+    outvoted: Option<(u64, bool)>,
 }
 
 /// Whether an address names Sentinels: what follows the scheme, and whether they and the master are
@@ -79,6 +95,8 @@ impl Sentinels {
             latest: LatestEpoch::new("Sentinels", "failover"),
             asking: None,
             asked_ns: 0,
+            proof: Proof::new("the master that Sentinels name"),
+            outvoted: None,
         })
     }
 
@@ -93,6 +111,7 @@ impl Sentinels {
     /// They cannot be asked, do not know it, or know less than they did before.
     pub async fn master(&mut self) -> anyhow::Result<ConnectionInfo> {
         self.asking = None;
+        self.asked_ns = boot_ns();
         let asked = ask_all(self.sentinels.clone(), self.name.clone(), self.dial.clone());
         let answer = asked.await;
         self.believe(answer, boot_ns())
@@ -102,6 +121,7 @@ impl Sentinels {
     pub fn doubts(&mut self) {
         let now_ns = boot_ns();
         if self.asking.is_none() && now_ns >= self.asked_ns + ASK_AGAIN.as_nanos() as u64 {
+            self.asked_ns = now_ns;
             let asked = ask_all(self.sentinels.clone(), self.name.clone(), self.dial.clone());
             self.asking = Some(tokio::spawn(asked));
         }
@@ -110,12 +130,12 @@ impl Sentinels {
     /// Why the master is not the one that is connected, if Sentinels have said so meanwhile.
     pub async fn moved_from(&mut self, at: &ConnectionInfo) -> Option<String> {
         let asking = self.asking.take_if(|asking| asking.is_finished())?;
-        let answer = asking.await.ok()?;
-        match self.believe(answer, boot_ns()) {
+        let (answer, now_ns) = (asking.await.ok()?, boot_ns());
+        match self.believe(answer, now_ns) {
             Ok(master) if master.addr() == at.addr() => None,
             Ok(master) => Some(format!("the Sentinels have {} at {}", self.name, master.addr())),
             Err(error) => {
-                tracing::debug!("the Sentinels: {error:#}");
+                self.proof.fails(&error, now_ns);
                 None
             }
         }
@@ -126,12 +146,36 @@ impl Sentinels {
         answer: anyhow::Result<Answer>,
         now_ns: u64,
     ) -> anyhow::Result<ConnectionInfo> {
-        let (named, is_of_most) = answer.inspect_err(|_| self.latest.hears_nothing())?;
-        self.asked_ns = now_ns;
-        let agreed = is_of_most.then(|| named.at.clone());
+        let Answer { named, later } = answer.inspect_err(|_| self.latest.hears_nothing())?;
+        self.mind(later.as_ref(), &named, now_ns);
+        let agreed = later.is_none().then(|| named.at.clone());
         self.latest.hears(named.epoch, agreed, now_ns)?;
+        self.proof.is_given(self.asked_ns);
         let at = ConnectionAddr::Tcp(named.at.host, named.at.port);
         Ok(self.master.clone().set_addr(at))
+    }
+
+    /// Says so, once, if one goes on to say what most do not.
+    fn mind(&mut self, later: Option<&NamedMaster>, named: &NamedMaster, now_ns: u64) {
+        let Some(later) = later else { return self.outvoted = None };
+        let (since_ns, is_said) = self.outvoted.get_or_insert((now_ns, false));
+        let is_long = now_ns >= *since_ns + OUTVOTED_FOR.as_nanos() as u64;
+        if is_long && !std::mem::replace(is_said, true) {
+            tracing::warn!(
+                "backend: a Sentinel has {} at {} by failover {}, and most have it at {} by failover {}: most are believed; \
+                 it may be another deployment's by now, and stand in --backend still",
+                self.name,
+                later.at,
+                later.epoch,
+                named.at,
+                named.epoch
+            );
+        }
+    }
+
+    /// See [`Proof::until`].
+    pub fn proven_until(&self) -> u64 {
+        self.proof.until()
     }
 }
 
@@ -149,27 +193,32 @@ async fn ask_all(
             Err(error) => failed.push(format!("{error:#}")),
         }
     }
-    newest(named, all).map_err(|why| match failed.is_empty() {
+    counted(named, all).map_err(|why| match failed.is_empty() {
         true => anyhow!(why),
         false => anyhow!("{why}; {}", failed.join("; ")),
     })
 }
 
 /// What counts of what some of so many Sentinels say.
-fn newest(named: Vec<NamedMaster>, all: usize) -> Result<Answer, String> {
+fn counted(named: Vec<NamedMaster>, all: usize) -> Result<Answer, String> {
     let heard = named.len();
-    let epoch = named.iter().map(|named| named.epoch).max();
-    let newest: Vec<NamedMaster> =
-        named.into_iter().filter(|named| Some(named.epoch) == epoch).collect();
-    // One that has not heard of all of a failover is not believed before others.
-    let votes = |one: &&NamedMaster| newest.iter().filter(|other| other == one).count();
-    let chosen = newest.iter().max_by_key(votes);
-    let chosen = chosen.map(|chosen| (chosen.clone(), votes(&chosen) * 2 > all));
-    chosen.filter(|_| heard * 2 > all).ok_or_else(|| {
-        format!(
+    if heard * 2 <= all {
+        return Err(format!(
             "{heard} of {all} Sentinels have answered: expected more than half of them, for the others may know better"
-        )
-    })
+        ));
+    }
+    let votes = |one: &NamedMaster| named.iter().filter(|other| *other == one).count();
+    let Some(most) = named.iter().find(|one| votes(one) * 2 > all).cloned() else {
+        let said: Vec<String> =
+            named.iter().map(|one| format!("{} by failover {}", one.at, one.epoch)).collect();
+        return Err(format!(
+            "no more than half of {all} Sentinels name the same master: {}",
+            said.join(", ")
+        ));
+    };
+    let latest = named.into_iter().max_by_key(|one| one.epoch);
+    let later = latest.filter(|latest| latest.epoch > most.epoch);
+    Ok(Answer { named: most, later })
 }
 
 async fn ask(at: ConnectionInfo, name: &str, dial: &Dial) -> anyhow::Result<NamedMaster> {
@@ -204,7 +253,7 @@ fn named_in(answer: &Value, at: NodeAddress) -> anyhow::Result<NamedMaster> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::proof::LASTS, *};
 
     fn sentinels(rest: &str) -> anyhow::Result<Sentinels> {
         let dial = Dial::new(None, Duration::from_secs(1));
@@ -230,36 +279,78 @@ mod tests {
         }
     }
 
+    fn named(port: u16, epoch: u64) -> NamedMaster {
+        NamedMaster { at: NodeAddress { host: "h".into(), port }, epoch }
+    }
+
     #[test]
-    fn most_of_the_sentinels_have_to_answer_and_the_newest_word_counts() {
-        let named = |port, epoch| NamedMaster { at: NodeAddress { host: "h".into(), port }, epoch };
-        let port = |said: &[NamedMaster]| {
-            newest(said.to_vec(), 3).map(|(named, is_of_most)| (named.at.port, is_of_most))
-        };
-        assert_eq!(port(&[named(1, 1), named(2, 2)]), Ok((2, false)));
-        assert_eq!(port(&[named(1, 5), named(2, 2), named(2, 2)]), Ok((1, false)));
-        assert_eq!(port(&[named(2, 5), named(2, 5), named(1, 5)]), Ok((2, true)));
-        assert!(port(&[named(1, 1)]).unwrap_err().starts_with("1 of 3 Sentinels"));
+    fn most_of_the_sentinels_have_to_name_the_same_master() {
+        // (what they say, the port that counts, that of who knows a later failover)
+        let rows: [(&[NamedMaster], _); 8] = [
+            (&[named(1, 1), named(1, 1)], Ok((1, None))),
+            (&[named(2, 5), named(2, 5), named(1, 4)], Ok((2, None))),
+            (&[named(1, 4), named(2, 5), named(2, 5)], Ok((2, None))),
+            // It is the first to know; or another deployment's, with as many failovers.
+            (&[named(2, 2), named(1, 1), named(1, 1)], Ok((1, Some(2)))),
+            (&[named(9, 700), named(2, 5), named(2, 5)], Ok((2, Some(9)))),
+            (&[named(2, 5), named(1, 5), named(1, 5)], Ok((1, None))),
+            (&[named(2, 2), named(1, 1)], Err("no more than half of 3 Sentinels name")),
+            (&[named(1, 1)], Err("1 of 3 Sentinels have answered")),
+        ];
+        for (said, expected) in rows {
+            let found = counted(said.to_vec(), 3);
+            let found = found.map(|of| (of.named.at.port, of.later.map(|later| later.at.port)));
+            match (&found, expected) {
+                (Err(why), Err(begins)) => assert!(why.starts_with(begins), "{why}"),
+                (_, expected) => assert_eq!(found, expected.map_err(String::from), "{said:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn sentinels_that_know_less_than_before_are_not_believed() {
         let mut follower = sentinels("h:1/m").unwrap();
-        let mut hears = |port, epoch, is_of_most, at_s: u64| {
-            follower.believe(Ok((named(port, epoch), is_of_most)), at_s * 1_000_000_000).is_ok()
+        let mut hears = |port, epoch| {
+            let answer = Answer { named: named(port, epoch), later: None };
+            follower.believe(Ok(answer), 1_000_000_000).is_ok()
         };
-        assert!(hears(2, 2, false, 1) && hears(3, 2, false, 1));
-        assert!(!hears(1, 1, true, 1));
+        assert!(hears(2, 2) && hears(3, 2));
+        assert!(!hears(1, 1));
     }
 
     /// As after SENTINEL REMOVE and MONITOR at each of them.
     #[test]
     fn sentinels_whose_numbers_have_begun_again_are_believed_after_a_while() {
-        let named = |epoch| NamedMaster { at: NodeAddress { host: "h".into(), port: 1 }, epoch };
         let mut follower = sentinels("h:1/m").unwrap();
-        let mut hears = |epoch, is_of_most, at_s: u64| {
-            follower.believe(Ok((named(epoch), is_of_most)), at_s * 1_000_000_000).is_ok()
+        let mut hears = |epoch, later: Option<u64>, at_s: u64| {
+            let answer =
+                Answer { named: named(1, epoch), later: later.map(|later| named(2, later)) };
+            follower.believe(Ok(answer), at_s * 1_000_000_000).is_ok()
         };
-        assert!(hears(7, true, 0));
-        assert_eq!([1, 5, 10, 11].map(|at_s| hears(0, true, at_s)), [false, false, false, true]);
-        assert!(hears(1, false, 12));
-        assert_eq!([13, 20, 30].map(|at_s| hears(0, false, at_s)), [false; 3], "they do not agree");
+        assert!(hears(7, None, 0));
+        let again = [1, 5, 10, 11].map(|at_s| hears(0, None, at_s));
+        assert_eq!(again, [false, false, false, true]);
+        assert!(hears(3, Some(4), 12));
+        assert_eq!(
+            [13, 20, 30].map(|at_s| hears(0, Some(3), at_s)),
+            [false; 3],
+            "one knows better"
+        );
+    }
+
+    #[test]
+    fn what_the_master_tells_counts_for_a_while_after_sentinels_have_named_it() {
+        let mut follower = sentinels("h:1/m").unwrap();
+        let mut hears = |asked_ns, answer| {
+            follower.asked_ns = asked_ns;
+            let _ = follower.believe(answer, asked_ns + 70);
+            follower.proven_until() - LASTS.as_nanos() as u64
+        };
+        let answer = |epoch| Ok(Answer { named: named(1, epoch), later: None });
+        assert_eq!(hears(100, answer(2)), 100);
+        assert_eq!(hears(200, Err(anyhow!("1 of 3"))), 100);
+        assert_eq!(hears(300, answer(1)), 100);
+        assert_eq!(hears(400, answer(2)), 400);
     }
 
     #[test]

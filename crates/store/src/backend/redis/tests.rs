@@ -98,13 +98,14 @@ async fn a_proxy_that_hangs_up_on_hello_is_served_from_and_a_redis_is_asked_agai
 /// Ends a test that hangs; nothing takes that long.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A master of a Redis Cluster, by the text that it has of that.
+/// A master of a Redis Cluster, by the text that it has of that; or a Sentinel, by the port of the
+/// master there.
 #[derive(Clone)]
 struct FakeNode {
     map: String,
     /// What it answers to GETRANGE.
     read: Arc<Mutex<&'static str>>,
-    /// How often it was asked for the map.
+    /// How often it was asked for the map, or the master.
     asked: Arc<AtomicUsize>,
 }
 
@@ -128,7 +129,8 @@ impl FakeNode {
             let mut skipped = 0;
             while let Some(request) = parser.next(&said, &Limits::default(), &mut skipped).unwrap()
             {
-                let answer = self.answer(request.words.get(0).unwrap());
+                let word = |at| request.words.get(at).unwrap_or_default();
+                let answer = self.answer(word(0), word(1));
                 let len = request.bytes.len();
                 said.advance(skipped + len);
                 if stream.write_all(answer.as_bytes()).await.is_err() {
@@ -138,8 +140,15 @@ impl FakeNode {
         }
     }
 
-    fn answer(&self, name: &[u8]) -> String {
+    fn answer(&self, name: &[u8], what: &[u8]) -> String {
         match name {
+            b"SENTINEL" if what == b"MASTER" => {
+                self.asked.fetch_add(1, SeqCst);
+                "*2\r\n$12\r\nconfig-epoch\r\n$1\r\n4\r\n".into()
+            }
+            b"SENTINEL" => {
+                format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{}\r\n", self.map.len(), self.map)
+            }
             b"ROLE" => "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n".into(),
             b"GETRANGE" => self.read.lock().unwrap().to_string(),
             b"PTTL" => ":-1\r\n".into(),
@@ -231,4 +240,44 @@ async fn a_master_that_takes_its_cluster_for_down_proves_nothing() {
     redis.execute(std::slice::from_ref(&get)).await.unwrap();
     redis.execute(&[]).await.unwrap();
     assert_eq!(redis.seen(1), Some(1), "by the map");
+}
+
+/// The same of one that Sentinels name.
+#[tokio::test]
+async fn a_master_proves_nothing_for_long_when_most_sentinels_cannot_be_asked() {
+    let listen = || TcpListener::bind("127.0.0.1:0");
+    let master = listen().await.unwrap();
+    let port = master.local_addr().unwrap().port().to_string();
+    let _master = FakeNode::starts(String::new(), master);
+    let (mut nodes, mut places) = (vec![], vec![]);
+    for _ in 0..3 {
+        let listener = listen().await.unwrap();
+        places.push(listener.local_addr().unwrap().to_string());
+        nodes.push(FakeNode::starts(port.clone(), listener));
+    }
+    let dial = Dial::new(None, Duration::from_secs(1));
+    let sentinels = Sentinels::new(&format!("{}/m", places.join(",")), None, dial.clone());
+    let sentinels = sentinels.unwrap();
+    let first = sentinels.anywhere();
+    let guide = Guide::Sentinels(sentinels);
+    let search = MasterSearch::new(guide, first, dial.clone(), Default::default());
+    let mut redis = Redis::new(search, OtherNodes::new(dial), None, Health::new());
+    redis.connect().await.unwrap();
+    let latest = |redis: &Redis| redis.seen(u64::MAX).unwrap();
+    assert_eq!(redis.seen(1), Some(1));
+    let first = latest(&redis);
+    assert!(first < u64::MAX, "what was asked later is not proven yet");
+    // Two of three are enough.
+    nodes[2].1.abort();
+    until(&mut redis, |redis| latest(redis) > first).await;
+    nodes[1].1.abort();
+    let asked = |more: usize| {
+        let (asked, now) = (nodes[0].0.asked.clone(), nodes[0].0.asked.load(SeqCst));
+        move |_: &Redis| asked.load(SeqCst) >= now + more
+    };
+    // They may be asked just now.
+    until(&mut redis, asked(2)).await;
+    let last = latest(&redis);
+    until(&mut redis, asked(2)).await;
+    assert_eq!(latest(&redis), last, "it is alone, and says that it is a master");
 }
