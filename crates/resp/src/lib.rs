@@ -6,6 +6,8 @@
 //! its commands (`COMMAND`), with one thing of ours beside it: the [`Class`], which says whether a
 //! command may touch the copy of a string. Nobody here opens a socket or keeps a value.
 
+use std::time::Duration;
+
 mod class;
 mod error;
 mod inline;
@@ -27,3 +29,7 @@ pub use reply::{Reply, ReplyError, ReplyScanner, did_write, tells_of_writes};
 pub use request::{Limits, Request, RequestParser};
 pub use table::{Command, CommandTable, TableError};
 pub use words::Words;
+
+/// For how long after it was asked a gateway takes a Redis for the one behind a store, if the
+/// store's RESP port has passed its answer on. A store asks another master nothing before.
+pub const MASTER_HOLDS: Duration = Duration::from_secs(1);

@@ -10,6 +10,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use client::kit;
 use resp::CommandTable;
 
 use super::{
@@ -24,8 +25,13 @@ use super::{
 };
 use crate::shared::ToldCommands;
 
-/// What a Redis said of its role, and a store of its Redis, counts from when it was asked.
-pub(super) const ROLE: Validity = Validity { holds_ns: 1_000_000_000, asked_every_ns: 500_000_000 };
+/// What a Redis said of its role, and a store of its Redis, counts from when it was asked. A store
+/// that follows its master has nothing written at the next one before that is over, so what is
+/// asked directly until then is asked before.
+pub(super) const ROLE: Validity = Validity {
+    holds_ns: resp::MASTER_HOLDS.as_nanos() as u64,
+    asked_every_ns: resp::MASTER_HOLDS.as_nanos() as u64 / 2,
+};
 /// A server that does not say what commands it has is asked again after this.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -40,7 +46,9 @@ impl EventLoop {
         }
         let at = self.common(direct, speaker, direct_lane(writes));
         self.revive(at);
-        let now_ns = self.now_ns;
+        // That of the round's beginning is too early: the machine may have been suspended since,
+        // and the client have asked after that.
+        let now_ns = kit::now_ns();
         let is_due = |asked_ns| ROLE.is_due(asked_ns, now_ns);
         let holds = |asked_ns| ROLE.holds(asked_ns, now_ns);
         // The store may have followed its master to another Redis, and this one does not know.

@@ -266,6 +266,10 @@ impl EventLoop {
         let was_up = upstream.phase == Phase::Up || has_sent;
         let Target { name, role, .. } = &self.targets[upstream.kind.target];
         let role = *role;
+        // The next one to listen there may have another Redis behind it.
+        if let Some(store) = self.stores.get_mut(upstream.kind.target) {
+            store.run_id_asked = None;
+        }
         let is_news =
             self.jobs.as_mut().is_none_or(|jobs| jobs.is_news(upstream.kind.target, true));
         match upstream.pending.is_empty() || !is_news {

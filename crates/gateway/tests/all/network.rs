@@ -192,14 +192,24 @@ fn made_up(
     answer: &'static [u8],
     run: impl Fn() -> &'static str + Clone + Send + 'static,
 ) -> String {
+    made_up_until(Arc::default(), answer, run)
+}
+
+/// The same, which from then on ends connections for an answer.
+fn made_up_until(
+    ends: Arc<AtomicBool>,
+    answer: &'static [u8],
+    run: impl Fn() -> &'static str + Clone + Send + 'static,
+) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let server = MadeUpServer::with_command(stream.unwrap(), "strlen");
             let mut server = server.of_run(run.clone());
+            let ends = ends.clone();
             std::thread::spawn(move || {
-                while server.next().is_some() {
+                while server.next().is_some() && !ends.load(Relaxed) {
                     server.answer(answer);
                 }
             });
@@ -224,6 +234,20 @@ fn a_redis_that_the_store_has_left_is_read_from_no_more() {
     for _ in 0..100 {
         assert_eq!(client.ask("STRLEN k"), ":1\r\n");
     }
+}
+
+/// The next store at its address may have another Redis behind it.
+#[test]
+fn a_redis_whose_store_has_gone_is_read_from_no_more() {
+    let ends = Arc::new(AtomicBool::new(false));
+    let mut config = config(&made_up_until(ends.clone(), b":1\r\n", || "first"));
+    config.backends = vec![made_up(b":2\r\n", || "first").parse().unwrap()];
+    let gateway = Gateway::start(config);
+    let mut client = gateway.speak();
+    until("the Redis is read from", || client.ask("STRLEN k") == ":2\r\n");
+    ends.store(true, Relaxed);
+    assert!(client.ask("APPEND k v").starts_with('-'));
+    assert!(client.ask("STRLEN k").starts_with('-'));
 }
 
 #[test]

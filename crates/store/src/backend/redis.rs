@@ -175,7 +175,7 @@ impl Redis {
         }
         if let Some(why) = self.search.moved().await {
             self.over.get_or_insert(why);
-            self.search.leave();
+            self.search.leave(boot_ns());
         }
         // Who was the master may not have heard that it is none of the slot any more, and answers:
         // it tells nobody what is written at the other.
@@ -242,6 +242,7 @@ impl Redis {
         if let Role::Replica(host, port) = role {
             let at = self.search.at();
             self.over = Some(format!("Redis at {at} has become a replica of {host}:{port}"));
+            self.search.is_demoted();
             return Ok(true);
         }
         if link.may_track_now(now_ns) && link.track().await? {

@@ -288,6 +288,7 @@ impl Connection {
                 }
                 result = reads.read_buf(&mut self.master.input), if may_read => match result {
                     Ok(len) if len > 0 => {
+                        self.state.upstream.is_heard();
                         self.silence = None;
                         if !self.take_replies() {
                             return End::Master;

@@ -1,8 +1,14 @@
 //! Where the master is: who says so, and where it was last.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 use redis::{ConnectionAddr, ConnectionInfo};
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -25,6 +31,13 @@ use crate::{
 const HOPS: usize = 8;
 /// From one question for the master, where a name means other servers than that, to the next.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// For so long after clients of the RESP port have heard of a master the last time no other is
+/// asked anything: gateways may read there for as long as that word holds. A quarter for what was
+/// under way, and for clocks that differ.
+const HEARD_FOR: Duration = Duration::from_millis(resp::MASTER_HOLDS.as_millis() as u64 * 5 / 4);
+/// Nobody passes anything on of a master that was left so long ago.
+const CUT_WITHIN: Duration = Duration::from_millis(100);
 
 /// Who says where the master is.
 pub(super) enum Guide {
@@ -50,6 +63,12 @@ pub(super) struct MasterSearch {
     asked_ns: u64,
     /// Where it was last.
     at: Server,
+    /// Since when it has not been taken for the master any more.
+    left_ns: Option<u64>,
+    /// It sends everybody to its successor who asks.
+    sends_on: bool,
+    /// When clients of the RESP port heard of a master last; 0: never.
+    heard_ns: Arc<AtomicU64>,
     /// The last connection there whose process is known.
     session: Option<Session>,
     /// When a connection there was given up.
@@ -64,7 +83,10 @@ impl MasterSearch {
     pub fn new(guide: Guide, at: ConnectionInfo, dial: Dial, resolver: Resolver) -> MasterSearch {
         let at = Server::given(at);
         let since = Instant::now();
-        let place = watch::Sender::new(MasterPlace { server: at.clone(), was_left: false, since });
+        let heard_ns = Arc::<AtomicU64>::default();
+        let place =
+            MasterPlace { server: at.clone(), was_left: false, since, heard_ns: heard_ns.clone() };
+        let place = watch::Sender::new(place);
         MasterSearch {
             guide,
             named: vec![],
@@ -74,6 +96,9 @@ impl MasterSearch {
             asking: None,
             asked_ns: 0,
             at,
+            left_ns: None,
+            sends_on: false,
+            heard_ns,
             session: None,
             given_up: since,
             place,
@@ -114,7 +139,7 @@ impl MasterSearch {
     /// that it is.
     ///
     /// # Errors
-    /// Nobody says where it is, or it is not there.
+    /// Nobody says where it is, or it is not there; or others may still read where it was.
     pub async fn connect(&mut self, told: Option<&Completions>) -> anyhow::Result<Link> {
         self.asking = None;
         self.named = match &mut self.guide {
@@ -154,6 +179,7 @@ impl MasterSearch {
             failed.insert(0, format!("{error:#}"));
             anyhow!(failed.join("; "))
         })?;
+        self.takes_over(&server, boot_ns())?;
         self.is_at(server, link.session.as_ref());
         Ok(link)
     }
@@ -179,6 +205,33 @@ impl MasterSearch {
             moved || is_other
         });
         self.at = server;
+        (self.left_ns, self.sends_on) = (None, false);
+    }
+
+    /// Whether this one may be asked anything by now. Where it is another than the last, gateways
+    /// may read at that one, which tells them nothing of what is written here: so nothing is before
+    /// they have ceased to.
+    fn takes_over(&mut self, server: &Server, now_ns: u64) -> anyhow::Result<()> {
+        let has_been_heard = self.heard_ns.load(Relaxed) > 0;
+        if server.at() == self.at() || self.sends_on || !has_been_heard {
+            return Ok(());
+        }
+        self.leave(now_ns);
+        // Who passes on what it answers may have done so just now.
+        let heard_ns = self.heard_ns.load(Relaxed) + HEARD_FOR.as_nanos() as u64;
+        let left_ns = self.left_ns.unwrap_or(now_ns) + CUT_WITHIN.as_nanos() as u64;
+        ensure!(
+            now_ns >= heard_ns.max(left_ns),
+            "Redis at {} is the master now: it is asked nothing while gateways may read at {}, for {HEARD_FOR:?} at most",
+            server.at(),
+            self.at()
+        );
+        Ok(())
+    }
+
+    /// The master has become a replica, as it says. In a Redis Cluster it sends on whoever asks.
+    pub fn is_demoted(&mut self) {
+        self.sends_on = self.follower().is_some();
     }
 
     /// The connection to the master was given up.
@@ -187,7 +240,11 @@ impl MasterSearch {
     }
 
     /// Another Redis is the master: clients ask this one nothing any more either.
-    pub fn leave(&self) {
+    pub fn leave(&mut self, now_ns: u64) {
+        if self.left_ns.is_some() {
+            return;
+        }
+        self.left_ns = Some(now_ns);
         self.place.send_modify(|place| {
             place.was_left = true;
             place.since = Instant::now();
@@ -324,6 +381,42 @@ mod tests {
 
     use super::*;
     use crate::backend::redis::Upstream;
+
+    #[test]
+    fn another_master_is_asked_nothing_while_gateways_may_read_where_it_was() {
+        let server = |port: u16| Server::given(format!("redis://h:{port}").parse().unwrap());
+        let dial = Dial::new(None, Duration::from_secs(1));
+        let at = server(1).info;
+        let guide = Guide::Servers(vec![at.clone()]);
+        let mut search = MasterSearch::new(guide, at, dial.clone(), Resolver::default());
+        let (heard_for, cut) = (HEARD_FOR.as_nanos() as u64, CUT_WITHIN.as_nanos() as u64);
+        search.is_at(server(1), None);
+        assert!(search.takes_over(&server(2), 100).is_ok(), "nobody has heard of any");
+        let heard_ns = search.heard_ns.clone();
+        heard_ns.store(100, Relaxed);
+        let mut upstream = Upstream::new(search.place(), dial, None, true).anew();
+        assert!(search.takes_over(&server(1), 100).is_ok(), "it is the same");
+        assert!(upstream.moves().now_or_never().is_none());
+        assert!(search.takes_over(&server(2), 100).is_err());
+        // From then on nobody hears of it, but for what was under way.
+        assert!(upstream.moves().now_or_never().is_some());
+        heard_ns.store(200, Relaxed);
+        assert!(search.takes_over(&server(2), 200 + heard_for - 1).is_err());
+        // There is yet another by then.
+        assert!(search.takes_over(&server(3), 200 + heard_for).is_ok());
+        search.is_at(server(3), None);
+
+        // It has stood still for long.
+        let late_ns = 5 * heard_for;
+        assert!(search.takes_over(&server(1), late_ns).is_err(), "it may go on just now");
+        assert!(search.takes_over(&server(1), late_ns + cut).is_ok());
+        // It is the master still, and begins anew.
+        search.is_at(server(3), None);
+        assert!(search.takes_over(&server(1), late_ns + 2 * cut).is_err());
+
+        search.is_demoted();
+        assert!(search.takes_over(&server(1), late_ns + 2 * cut).is_err(), "it answers as before");
+    }
 
     #[test]
     fn another_process_at_the_same_address_is_another_master() {

@@ -1,7 +1,13 @@
 //! Connections to the master that are not the store's own: those of clients of its RESP port, what
 //! commands the master has, and the end of a connection that was given up.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, anyhow, bail};
 use redis::{ConnectionAddr, ConnectionInfo, Value, aio::MultiplexedConnection};
@@ -20,7 +26,7 @@ use super::{
     role::{Role, role_of},
     sessions::{FormerSessions, Session},
 };
-use crate::slot_map::NodeAddress;
+use crate::{clock::boot_ns, slot_map::NodeAddress};
 
 /// How long it may take until a node that others name is on the map of the cluster, which is read
 /// every second.
@@ -36,12 +42,15 @@ pub(super) struct MasterPlace {
     pub was_left: bool,
     /// Connections that were begun before then are none to it.
     pub since: Instant,
+    /// When clients of the RESP port heard of it last, or of one before.
+    pub heard_ns: Arc<AtomicU64>,
 }
 
 /// Where the master is.
 #[derive(Clone)]
 pub(crate) struct Upstream {
     master: watch::Receiver<MasterPlace>,
+    heard_ns: Arc<AtomicU64>,
     /// When a connection to it was begun: see [`Upstream::anew`].
     begun: Instant,
     dial: Dial,
@@ -60,15 +69,20 @@ impl Upstream {
         is_tracked: bool,
     ) -> Upstream {
         let within = dial.within;
-        Upstream { master, begun: Instant::now(), dial, within, masters, is_tracked }
+        let heard_ns = master.borrow().heard_ns.clone();
+        Upstream { master, heard_ns, begun: Instant::now(), dial, within, masters, is_tracked }
     }
 
     /// One node of a Redis Cluster, by itself.
     #[cfg(test)]
     pub fn of_node(at: &NodeAddress) -> Upstream {
         let info = format!("redis://{at}").parse().expect("an address");
-        let place =
-            MasterPlace { server: Server::given(info), was_left: false, since: Instant::now() };
+        let place = MasterPlace {
+            server: Server::given(info),
+            was_left: false,
+            since: Instant::now(),
+            heard_ns: Arc::default(),
+        };
         let dial = Dial::new(None, Duration::from_secs(90));
         let masters = watch::channel(Masters::default()).1;
         Upstream::new(watch::channel(place).1, dial, Some(masters), true)
@@ -132,6 +146,11 @@ impl Upstream {
     /// The same, for a connection that is begun now.
     pub fn anew(&self) -> Upstream {
         Upstream { begun: Instant::now(), ..self.clone() }
+    }
+
+    /// A client hears something of it now, by which it may know who is the master.
+    pub fn is_heard(&self) {
+        self.heard_ns.store(boot_ns(), Relaxed);
     }
 
     /// Waits until the master is another than when the connection was begun.

@@ -4,7 +4,7 @@
 use std::{
     io::{Read, Write},
     net::Shutdown,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use store::Config;
@@ -14,7 +14,7 @@ use super::{Whole, config};
 use crate::support::{
     Client, PATIENCE, StoreThread,
     others::{Outsider, Switch},
-    servers::{redis, redis_command, redis_with, start_at, until},
+    servers::{asked, redis, redis_command, redis_with, start_at, until},
 };
 
 #[test]
@@ -84,6 +84,26 @@ fn who_is_no_user_of_the_next_redis_is_sent_away() {
     let _server = start_at(server.stop(), redis_command);
     client.0.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(client.0.read(&mut [0; 64]).unwrap(), 0, "it would be somebody else from here on");
+}
+
+/// Gateways may read at the one before, past the store, for as long as they were told so by it.
+#[test]
+fn nothing_is_written_at_another_master_while_the_word_of_the_one_before_may_hold() {
+    let master = redis();
+    let replica = redis_with(&["--replicaof", "127.0.0.1", &master.port.to_string()]);
+    until("it does not follow", || {
+        asked(&replica, "INFO replication").contains("master_link_status:up")
+    });
+    let both = [&master, &replica].map(|one| format!("redis://127.0.0.1:{}", one.port)).join(",");
+    let store = StoreThread::start(Config { backend: both.parse().unwrap(), ..config(&master) });
+    let mut client = Outsider::at(store.port.unwrap());
+    let told = Instant::now();
+    assert!(client.command("INFO server").contains("run_id"));
+    asked(&replica, "REPLICAOF NO ONE");
+    asked(&master, &format!("REPLICAOF 127.0.0.1 {}", replica.port));
+    until("nothing is written", || client.command("SET k v") == "+OK\r\n");
+    assert_eq!(asked(&replica, "GET k"), "$1\r\nv\r\n");
+    assert!(told.elapsed() > resp::MASTER_HOLDS, "{:?}", told.elapsed());
 }
 
 #[test]
