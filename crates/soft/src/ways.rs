@@ -22,7 +22,7 @@ use std::{
 };
 
 use dataplane::native::{Fib, Route};
-use futures_util::{Stream, StreamExt};
+use futures_util::{Stream, StreamExt, stream};
 use rtnetlink::MulticastGroup;
 use tokio::{
     sync::mpsc,
@@ -96,8 +96,11 @@ impl Ways {
         let (ask, asked) = mpsc::channel(QUEUE);
         let keeper = Keeper { kernel: Kernel { interfaces, netlink }, known: known.clone() };
         keeper.look_at_forwarding();
+        let mut reconcile = interval_at(Instant::now() + RECONCILE, RECONCILE);
+        reconcile.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let rounds = stream::poll_fn(move |context| reconcile.poll_tick(context).map(Some));
         let work = async move {
-            tokio::join!(news_connection, connection, keeper.keep(asked, &mut messages));
+            tokio::join!(news_connection, connection, keeper.keep(asked, &mut messages, rounds));
         };
         Ok((Ways { known, ask }, Lookup(tokio::spawn(work))))
     }
@@ -156,15 +159,13 @@ fn worth_least(ways: &HashMap<IpAddr, Way>, least: usize) -> Vec<IpAddr> {
 }
 
 impl<K: Answers> Keeper<K> {
-    /// Looks up what is asked for, and all again when there is news or time has passed.
+    /// Looks up what is asked for, and all again when there is news or it is time for a round.
     async fn keep(
         &self,
         mut asked: mpsc::Receiver<IpAddr>,
         mut news: impl Stream<Item = impl Sized> + Unpin,
+        mut rounds: impl Stream<Item = impl Sized> + Unpin,
     ) {
-        // Made once: what is asked for, and news, must not put it off.
-        let mut reconcile = interval_at(Instant::now() + RECONCILE, RECONCILE);
-        reconcile.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_news = tokio::select! {
                 Some(first) = asked.recv() => {
@@ -176,7 +177,7 @@ impl<K: Answers> Keeper<K> {
                     continue;
                 }
                 Some(_) = news.next() => true,
-                _ = reconcile.tick() => false,
+                Some(_) = rounds.next() => false,
             };
             if is_news {
                 sleep(PAUSE).await;

@@ -1,14 +1,14 @@
-//! What is remembered, for how long, and what makes room; on a clock that only waits.
+//! What is remembered, for how long, and what makes room.
 
-use std::net::Ipv4Addr;
+use std::{net::Ipv4Addr, sync::atomic::AtomicUsize};
 
-use futures_util::stream;
-use tokio::time::interval;
+use tokio::{sync::mpsc::UnboundedReceiver, task::yield_now};
 
 use super::*;
 
-/// Knows a way to 10.0.0.0/8, and to nothing else.
-struct Fake;
+/// Knows a way to 10.0.0.0/8, and to nothing else; and how often it was asked.
+#[derive(Clone, Default)]
+struct Fake(Arc<AtomicUsize>);
 
 impl Answers for Fake {
     fn forwarding(&self) -> Forwarding {
@@ -16,6 +16,7 @@ impl Answers for Fake {
     }
 
     async fn look_up(&self, all: Vec<IpAddr>) -> Option<HashMap<IpAddr, KernelWay>> {
+        self.0.fetch_add(1, Relaxed);
         let way = |to: &IpAddr| match to {
             IpAddr::V4(v4) if v4.octets()[0] == 10 => {
                 (Route::By { port: 1, from: [1; 6], to: [2; 6] }, 1500)
@@ -40,51 +41,50 @@ fn knows(ways: &Ways, to: IpAddr) -> bool {
     ways.known.read().unwrap().ways.contains_key(&to)
 }
 
-/// Ways that are kept while the future runs, told of news whenever the clock shows so much more.
-fn kept(news: Duration) -> (Ways, impl Future<Output = ()>) {
-    let known = Arc::<RwLock<KnownWays>>::default();
-    let (ask, asked) = mpsc::channel(QUEUE);
-    let keeper = Keeper { kernel: Fake, known: known.clone() };
-    let keep = async move {
-        let ticks = interval_at(Instant::now() + news, news);
-        let news = stream::unfold(ticks, |mut ticks| async {
-            ticks.tick().await;
-            Some(((), ticks))
-        });
-        keeper.keep(asked, Box::pin(news)).await;
-    };
-    (Ways { known, ask }, keep)
+fn heard(mut told: UnboundedReceiver<()>) -> impl Stream<Item = ()> {
+    stream::poll_fn(move |context| told.poll_recv(context))
 }
 
-const NEVER: Duration = Duration::from_secs(1 << 30);
-
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn what_no_packet_goes_to_is_forgotten_however_much_else_is_asked_for() {
-    for news in [NEVER, RECONCILE / 4] {
-        let (ways, keep) = kept(news);
-        let keep = tokio::spawn(keep);
+    for news_between in [0, 2] {
+        let (kernel, known) = (Fake::default(), Arc::<RwLock<KnownWays>>::default());
+        let ((ask, asked), (tell, told), (begin, begun)) =
+            (mpsc::channel(QUEUE), mpsc::unbounded_channel(), mpsc::unbounded_channel());
+        let keeper = Keeper { kernel: kernel.clone(), known: known.clone() };
+        let ways = Ways { known, ask };
+        let keep = tokio::spawn(async move { keeper.keep(asked, heard(told), heard(begun)).await });
+        let is_done = async |what: &dyn Fn()| {
+            let before = kernel.0.load(Relaxed);
+            what();
+            while kernel.0.load(Relaxed) == before {
+                yield_now().await;
+            }
+        };
         let (once, again) = (host(true, 0), host(true, 1));
-        assert!(!goes(&ways, once) && !goes(&ways, again), "nobody asked before");
-        // Somebody asks for another every second, and one is used all the while.
-        let mut second = interval(Duration::from_secs(1));
-        for n in 0..30 {
-            second.tick().await;
-            goes(&ways, host(true, 2 + n));
-            sleep(Duration::from_millis(100)).await;
-            assert!(goes(&ways, again), "after {n} s");
+        is_done(&|| assert!(!goes(&ways, once) && !goes(&ways, again), "nobody asked before"))
+            .await;
+        for round in 0..2 {
+            assert!(knows(&ways, once), "before round {round}");
+            for n in 0..news_between {
+                is_done(&|| tell.send(()).unwrap()).await;
+                is_done(&|| assert!(!goes(&ways, host(true, 2 + round * 8 + n)))).await;
+            }
+            assert!(goes(&ways, again), "in round {round}");
+            is_done(&|| begin.send(()).unwrap()).await;
         }
-        assert!(!knows(&ways, once), "after two rounds");
+        assert!(goes(&ways, again) && !knows(&ways, once), "after two rounds");
         keep.abort();
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn what_leads_nowhere_and_what_is_not_used_make_room() {
     // What the table is filled with: no ways, ways that no packet goes by, ways that are used.
     for (is_reached, is_used) in [(false, true), (true, false), (true, true)] {
         let known = Arc::<RwLock<KnownWays>>::default();
         let (ask, _asked) = mpsc::channel(QUEUE);
-        let keeper = Keeper { kernel: Fake, known: known.clone() };
+        let keeper = Keeper { kernel: Fake::default(), known: known.clone() };
         let ways = Ways { known, ask };
         let used: Vec<IpAddr> = (0..100).map(|n| host(true, n)).collect();
         keeper.learn(used.clone()).await;

@@ -19,7 +19,7 @@ fn world() -> World {
     let object = Object::of(&REGISTRATION, Sizes { pages: 4 });
     let entry = TenantEntry { parameters: [0, 0], ..tenant(TENANT, REGISTRATION.number) };
     let world = World::new(&[object], &[entry]);
-    let ceilings = Rows::open(&world.switch.backing(), "highest", "highest_ceilings");
+    let ceilings = Rows::open(world.switch.backing(), "highest", "highest_ceilings");
     ceilings
         .and_then(|rows| rows.write(&TENANT.to_ne_bytes(), &CEILING.to_ne_bytes()))
         .expect("a row of the tenant");
