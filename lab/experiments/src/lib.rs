@@ -49,6 +49,7 @@ mod demo;
 mod eviction;
 mod experiment;
 mod fill;
+pub mod gaps;
 mod hot_shard;
 mod idle;
 mod kind;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use experiments::gaps::longest_gap_ms;
 use history::{Effect, Operation};
 use plan::switch;
 use serde::{Deserialize, Serialize};
@@ -152,10 +153,7 @@ pub fn unavailable_ms(trouble: &Trouble, operations: &[Operation]) -> f64 {
         let returned = operations.iter().filter(of).filter_map(|o| o.return_ns);
         let mut at: Vec<u64> = returned.collect();
         at.sort_unstable();
-        let felt = |pair: &&[u64]| pair[1] > trouble.from_ns && pair[0] < trouble.until_ns;
-        let open_ns = at.last().and_then(|last_ns| trouble.until_ns.checked_sub(*last_ns));
-        let gaps = at.windows(2).filter(felt).map(|pair| pair[1] - pair[0]);
-        gaps.chain(open_ns).max().map_or(f64::INFINITY, |ns| ns as f64 / 1e6)
+        longest_gap_ms(&at, [trouble.from_ns, trouble.until_ns])
     };
     longest(true).max(longest(false))
 }

@@ -31,6 +31,7 @@ use self::{
 };
 use crate::{
     Measure, Options, Report, Run,
+    gaps::longest_gap_ms,
     loopback::{Directory, Process, address},
     params::positive,
     redis_cluster::{Failure, Nodes, Stores, connect},
@@ -259,8 +260,9 @@ impl ClusterMoves {
             Table::new(&["master", "unavailable to Redis's clients", "through shortstop"]);
         let mut totals = [0.0; 2];
         for failover in &events.failovers {
-            let gaps =
-                asked[failover.shard].each_ref().map(|times| gap_ms(times, failover.clock_ns));
+            let gaps = asked[failover.shard]
+                .each_ref()
+                .map(|times| longest_gap_ms(times, failover.clock_ns));
             totals = [totals[0] + gaps[0], totals[1] + gaps[1]];
             let ms = |ms: f64| format!("{} ms", thousands(ms));
             table.row([failover.failure.name().into(), ms(gaps[0]), ms(gaps[1])]);
@@ -344,16 +346,6 @@ fn fail(
     let cut = |left| Cut { at_ns, heard_ns, until_ns, left };
     let cuts = had.into_iter().zip(left).map(|(key, left)| (key, cut(left)));
     Ok(Failover { failure, shard, clock_ns: [at_ns, now_ns()], cuts: cuts.collect() })
-}
-
-/// The longest time between two of these that lies between two others, in milliseconds. A gap that
-/// nobody has closed by then is as long as it is until then; infinite: there are no such times.
-fn gap_ms(times: &[u64], [from_ns, to_ns]: [u64; 2]) -> f64 {
-    let open_from_ns = times.last().filter(|last| **last < to_ns);
-    let closed = times.windows(2).filter(|pair| pair[1] > from_ns && pair[0] < to_ns);
-    let closed = closed.map(|pair| pair[1] - pair[0]);
-    let longest = closed.chain(open_from_ns.map(|last_ns| to_ns - last_ns)).max();
-    longest.map_or(f64::INFINITY, |gap_ns| gap_ns as f64 / 1e6)
 }
 
 /// Of each shard two keys that stay in it: one for Redis's own clients, one for ours.
@@ -512,22 +504,5 @@ impl Stage {
             })
         };
         keys.iter().map(value).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_gap_that_nobody_closes_lasts_until_the_end() {
-        let gap = |times: &[u64], within: [u64; 2]| {
-            let times: Vec<u64> = times.iter().map(|ms| ms * 1_000_000).collect();
-            gap_ms(&times, within.map(|ms| ms * 1_000_000))
-        };
-        assert_eq!(gap(&[0, 10], [20, 100]), 90.0);
-        assert_eq!(gap(&[0, 10, 30, 90, 200], [20, 100]), 110.0);
-        assert_eq!(gap(&[0, 10, 30, 90, 200], [20, 80]), 60.0);
-        assert_eq!(gap(&[], [20, 100]), f64::INFINITY);
     }
 }

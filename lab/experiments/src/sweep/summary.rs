@@ -71,18 +71,22 @@ impl Margin {
     }
 }
 
-/// The most of them. What is no number (0 of 0) makes none of all: it is not the best of them.
-fn most(measured: &[(&MeasuredPoint, f64)]) -> f64 {
+/// The one of these numbers that `beats` all others. What is no number (0 of 0) makes none of all:
+/// it is not the best of them.
+fn extreme(measured: &[(&MeasuredPoint, f64)], beats: fn(&f64, &f64) -> bool) -> f64 {
     let mut numbers = measured.iter().map(|(_, number)| *number);
-    let larger = |a: f64, b: f64| if a.is_nan() || a > b { a } else { b };
-    numbers.next().map_or(f64::NAN, |first| numbers.fold(first, larger))
+    let further = |a: f64, b: f64| if a.is_nan() || beats(&a, &b) { a } else { b };
+    numbers.next().map_or(f64::NAN, |first| numbers.fold(first, further))
 }
 
-/// The least of them, likewise.
+/// The most of them.
+fn most(measured: &[(&MeasuredPoint, f64)]) -> f64 {
+    extreme(measured, f64::gt)
+}
+
+/// The least of them.
 fn least(measured: &[(&MeasuredPoint, f64)]) -> f64 {
-    let mut numbers = measured.iter().map(|(_, number)| *number);
-    let smaller = |a: f64, b: f64| if a.is_nan() || a < b { a } else { b };
-    numbers.next().map_or(f64::NAN, |first| numbers.fold(first, smaller))
+    extreme(measured, f64::lt)
 }
 
 impl Sum {

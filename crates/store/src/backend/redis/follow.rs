@@ -23,6 +23,7 @@ use crate::{
 
 /// From the beginning of one reading of the map to that of the next, if it does not take longer.
 const READ_AGAIN: Duration = Duration::from_secs(1);
+
 /// The shard of a store.
 pub(super) struct Follower {
     reader: MapReader,
