@@ -14,6 +14,14 @@ pub struct Datagram<'a> {
     pub source: Option<IpAddr>,
 }
 
+impl Datagram<'_> {
+    /// Its bytes, of both parts.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.parts[0].len() + self.parts[1].len()
+    }
+}
+
 /// Where a datagram goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {

@@ -16,31 +16,44 @@ use std::{
 
 use crate::{BATCH, datagram::Datagram, name::Name};
 
-/// A control message that names the source address: a header and the larger of the two structures
-/// for it.
+/// Bytes of datagrams that one message takes, at most: what a datagram of IPv4 has room for, less
+/// its headers.
+const MESSAGE_BYTES: usize = 65_507;
+
+/// Control messages: one that names the source address, of the larger of the two structures for
+/// it, and one with the length of segments.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-struct Control([u8; 40]);
+struct Control([u8; 64]);
 
 const _: () = {
     // SAFETY: CMSG_SPACE only computes.
-    let space = unsafe { libc::CMSG_SPACE(size_of::<libc::in6_pktinfo>() as u32) };
-    assert!(space as usize <= size_of::<Control>());
+    let [source, segment] = unsafe {
+        [
+            libc::CMSG_SPACE(size_of::<libc::in6_pktinfo>() as u32),
+            libc::CMSG_SPACE(size_of::<u16>() as u32),
+        ]
+    };
+    assert!((source + segment) as usize <= size_of::<Control>());
     assert!(size_of::<libc::in_pktinfo>() <= size_of::<libc::in6_pktinfo>());
     assert!(align_of::<libc::cmsghdr>() <= align_of::<Control>());
 };
 
-/// What the header of one datagram leads to.
+/// What the header of one message leads to, beside its parts.
 struct Slot {
-    parts: [libc::iovec; 2],
     name: Name,
     control: Control,
+    /// The datagrams of the message, and the length of each but the last.
+    datagrams: usize,
+    segment: usize,
 }
 
-/// A batch of headers, each with its slot.
+/// A batch of headers, each with its slot, and the parts of their datagrams, one header's behind
+/// the other's.
 pub struct Slots {
     headers: Box<[libc::mmsghdr; BATCH]>,
     slots: Box<[Slot; BATCH]>,
+    parts: Box<[[libc::iovec; 2]; BATCH]>,
 }
 
 // SAFETY: the pointers inside are written and followed within a `SendCall` or a `ReceiveCall`,
@@ -50,34 +63,62 @@ unsafe impl Send for Slots {}
 impl Default for Slots {
     fn default() -> Slots {
         let nothing = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
-        let slot = |_| Slot { parts: [nothing; 2], name: Name::EMPTY, control: Control([0; 40]) };
+        let control = Control([0; 64]);
+        let slot = |_| Slot { name: Name::EMPTY, control, datagrams: 1, segment: 0 };
         Slots {
             // SAFETY: all-zero is a valid mmsghdr: no name, no data, no control message.
             headers: Box::new(unsafe { zeroed() }),
             slots: Box::new(array::from_fn(slot)),
+            parts: Box::new([[nothing; 2]; BATCH]),
         }
     }
 }
 
 impl Slots {
-    /// The next datagrams, as many as a batch takes.
+    /// Datagrams to be sent, of which there are at most as many as a batch takes. Those in a row
+    /// that the system may get as one message are one: see [`crate::Sender::coalescing`]; of
+    /// datagrams that are longer than `longest` each is a message of its own.
     #[inline]
     pub fn outgoing<'s, 'a>(
         &'s mut self,
-        datagrams: &mut impl Iterator<Item = Datagram<'a>>,
+        mut datagrams: &[Datagram<'a>],
+        longest: usize,
     ) -> SendCall<'s, 'a> {
         let mut end = 0;
+        let mut parts = self.parts.as_flattened_mut();
         let slots = self.headers.iter_mut().zip(self.slots.iter_mut());
-        for ((header, slot), datagram) in slots.zip(datagrams) {
-            let name_len = slot.name.set(datagram.to);
-            let parts = datagram.parts.map(|part| (part.as_ptr().cast_mut(), part.len()));
-            point(&mut header.msg_hdr, slot, parts, name_len);
-            if let Some(source) = datagram.source {
+        for (header, slot) in slots {
+            let Some(first) = datagrams.first() else { break };
+            let (group, rest) = datagrams.split_at(coalesced(datagrams, longest));
+            datagrams = rest;
+            (slot.datagrams, slot.segment) = (group.len(), first.len());
+            let mut used = 0;
+            for part in group.iter().flat_map(|datagram| datagram.parts) {
+                if !part.is_empty() {
+                    let iov_base = part.as_ptr().cast_mut().cast();
+                    parts[used] = libc::iovec { iov_base, iov_len: part.len() };
+                    used += 1;
+                }
+            }
+            let (here, others) = parts.split_at_mut(used);
+            parts = others;
+            let name_len = slot.name.set(first.to);
+            point(&mut header.msg_hdr, slot, here, name_len);
+            if let Some(source) = first.source {
                 add_source(&mut header.msg_hdr, &mut slot.control, source);
+            }
+            if group.len() > 1 {
+                let (level, kind) = (libc::SOL_UDP, libc::UDP_SEGMENT);
+                let len = slot.segment as u16;
+                add_control(&mut header.msg_hdr, &mut slot.control, level, kind, len);
             }
             end += 1;
         }
-        SendCall { headers: &mut self.headers[..end], borrowed: PhantomData }
+        SendCall {
+            headers: &mut self.headers[..end],
+            slots: &self.slots[..end],
+            borrowed: PhantomData,
+        }
     }
 
     /// Room for datagrams, as many as a batch takes, and for where they came from if that is asked.
@@ -90,9 +131,14 @@ impl Slots {
         let name_len = if asks_sources { Name::ROOM } else { 0 };
         let mut end = 0;
         let slots = self.headers.iter_mut().zip(self.slots.iter_mut());
-        for ((header, slot), buffer) in slots.zip(buffers) {
-            let parts = buffer.map(|part| (part.as_mut_ptr(), part.len()));
-            point(&mut header.msg_hdr, slot, parts, name_len);
+        for (((header, slot), parts), buffer) in slots.zip(self.parts.iter_mut()).zip(buffers) {
+            *parts = buffer.map(|part| libc::iovec {
+                iov_base: part.as_mut_ptr().cast(),
+                iov_len: part.len(),
+            });
+            // The system is faster with one.
+            let used = 1 + usize::from(parts[1].iov_len > 0);
+            point(&mut header.msg_hdr, slot, &mut parts[..used], name_len);
             end += 1;
         }
         ReceiveCall { headers: &mut self.headers[..end], borrowed: PhantomData }
@@ -111,24 +157,46 @@ impl Slots {
     }
 }
 
-/// Makes the header lead to its slot, and the slot to these bytes.
+/// How many datagrams from the first on the system may get as one message: it cuts that into pieces
+/// of one length, of which only the last may be shorter.
+#[inline]
+fn coalesced(datagrams: &[Datagram<'_>], longest: usize) -> usize {
+    let Some(first) = datagrams.first() else { return 0 };
+    let segment = first.len();
+    if segment == 0 || segment > longest {
+        return 1;
+    }
+    let room = MESSAGE_BYTES / segment;
+    let mut count = 1;
+    for datagram in datagrams[1..].iter().take(room.saturating_sub(1)) {
+        let len = datagram.len();
+        if (datagram.to, datagram.source) != (first.to, first.source) || len == 0 || len > segment {
+            break;
+        }
+        count += 1;
+        if len < segment {
+            break;
+        }
+    }
+    count
+}
+
+/// Makes the header lead to its slot and to these parts.
 #[inline]
 fn point(
     header: &mut libc::msghdr,
     slot: &mut Slot,
-    parts: [(*mut u8, usize); 2],
+    parts: &mut [libc::iovec],
     name_len: libc::socklen_t,
 ) {
-    slot.parts = parts.map(|(first, len)| libc::iovec { iov_base: first.cast(), iov_len: len });
     // With an address of none the system would still write its length.
     header.msg_name = match name_len {
         0 => ptr::null_mut(),
         _ => (&raw mut slot.name).cast(),
     };
     header.msg_namelen = name_len;
-    header.msg_iov = slot.parts.as_mut_ptr();
-    // The system is faster with one.
-    header.msg_iovlen = 1 + usize::from(parts[1].1 > 0);
+    header.msg_iov = parts.as_mut_ptr();
+    header.msg_iovlen = parts.len();
     header.msg_control = ptr::null_mut();
     header.msg_controllen = 0;
 }
@@ -155,6 +223,7 @@ fn add_source(header: &mut libc::msghdr, control: &mut Control, source: IpAddr) 
     }
 }
 
+/// Adds a control message to those that the header has.
 fn add_control<T>(
     header: &mut libc::msghdr,
     control: &mut Control,
@@ -162,51 +231,41 @@ fn add_control<T>(
     kind: libc::c_int,
     info: T,
 ) {
-    let len = size_of::<T>() as u32;
+    let (len, before) = (size_of::<T>() as u32, header.msg_controllen);
     header.msg_control = control.0.as_mut_ptr().cast();
-    header.msg_controllen = size_of::<Control>();
-    // SAFETY: msg_control leads to as many bytes as stated, aligned as a header needs it, and
-    // enough for either kind.
+    // SAFETY: there is room for either kind and one more; what is before takes a multiple of what
+    // a header is aligned to.
     unsafe {
-        let first = libc::CMSG_FIRSTHDR(header);
-        (*first).cmsg_level = level;
-        (*first).cmsg_type = kind;
-        (*first).cmsg_len = libc::CMSG_LEN(len) as usize;
-        libc::CMSG_DATA(first).cast::<T>().write_unaligned(info);
-        header.msg_controllen = libc::CMSG_SPACE(len) as usize;
+        let here = control.0.as_mut_ptr().add(before).cast::<libc::cmsghdr>();
+        (*here).cmsg_level = level;
+        (*here).cmsg_type = kind;
+        (*here).cmsg_len = libc::CMSG_LEN(len) as usize;
+        libc::CMSG_DATA(here).cast::<T>().write_unaligned(info);
+        header.msg_controllen = before + libc::CMSG_SPACE(len) as usize;
     }
 }
 
 /// What is to be sent of a batch, with the caller's memory.
 pub struct SendCall<'s, 'a> {
     headers: &'s mut [libc::mmsghdr],
+    slots: &'s [Slot],
     borrowed: PhantomData<&'a [u8]>,
 }
 
 impl SendCall<'_, '_> {
-    /// Whether nothing is left.
-    pub fn is_empty(&self) -> bool {
-        self.headers.is_empty()
+    /// The datagrams of the first message, and how long each is but the last.
+    pub fn first(&self) -> (usize, usize) {
+        (self.slots[0].datagrams, self.slots[0].segment)
     }
 
-    /// Leaves out the first.
-    pub fn skip(&mut self) {
-        self.advance(1);
-    }
-
-    fn advance(&mut self, count: usize) {
-        let headers = std::mem::take(&mut self.headers);
-        self.headers = &mut headers[count..];
-    }
-
-    /// Sends what is left, or some of it.
+    /// Sends it, or some of it, and returns how many datagrams that are.
     ///
     /// # Errors
-    /// The system refuses the first.
-    pub fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
-        // SAFETY: each header leads to its slot, which nothing can touch while this value lives,
-        // and by it to bytes that are borrowed as long. The kernel reads them, and writes `msg_len`
-        // of headers.
+    /// The system refuses the first message.
+    pub fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        // SAFETY: each header leads to its slot and to its parts, which nothing can touch while
+        // this value lives, and by them to bytes that are borrowed as long. The kernel reads them,
+        // and writes `msg_len` of headers.
         let sent = unsafe {
             libc::sendmmsg(
                 socket.as_raw_fd(),
@@ -218,8 +277,7 @@ impl SendCall<'_, '_> {
         if sent < 1 {
             return Err(io::Error::last_os_error());
         }
-        self.advance(sent as usize);
-        Ok(())
+        Ok(self.slots[..sent as usize].iter().map(|slot| slot.datagrams).sum())
     }
 }
 

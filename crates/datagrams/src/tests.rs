@@ -5,6 +5,7 @@ use std::{
     convert::Infallible,
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
+    os::fd::AsRawFd,
     time::Duration,
 };
 
@@ -69,6 +70,7 @@ proptest! {
             0..100,
         ),
         divided in 1..200usize,
+        coalescing: bool,
     ) {
         let (from, to) = (socket(), [socket(), socket(), socket()]);
         let outgoing = datagrams.iter().map(|(bytes, cut, to_one)| {
@@ -79,7 +81,8 @@ proptest! {
                 source: None,
             }
         });
-        prop_assert_eq!(Sender::default().send(&from, outgoing, never), Ok(0));
+        let mut sender = if coalescing { Sender::coalescing() } else { Sender::default() };
+        prop_assert_eq!(sender.send(&from, outgoing, never), Ok(0));
         let source = Some(address(&from));
         let mut receiver = Receiver::with_sources();
         for (i, to) in to.iter().enumerate() {
@@ -114,6 +117,70 @@ fn an_interface_is_an_address_of_the_link_layer() {
     expected[4..8].copy_from_slice(&0x0102_0304u32.to_ne_bytes());
     assert_eq!(name.0[..len as usize], expected);
     assert_eq!(name.address(len), None);
+}
+
+/// Runs of one length, each with a shorter one behind it or not, some to another socket, some with
+/// a source of their own; and more bytes than one message takes.
+#[test]
+fn what_is_sent_as_one_message_arrives_as_what_it_was() {
+    let (from, to, other) = (socket(), socket(), socket());
+    let lens = [&[7][..], &[40; 30], &[9, 0, 9, 9], &[1400; 60], &[3, 40]].concat();
+    let fill = |(at, len): (usize, &usize)| vec![at as u8; *len];
+    let bytes: Vec<Vec<u8>> = lens.iter().enumerate().map(fill).collect();
+    let outgoing = bytes.iter().enumerate().map(|(at, bytes)| {
+        let to = if at == 20 { &other } else { &to };
+        let source = (at == 25).then_some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let (first, second) = bytes.split_at(bytes.len() / 3);
+        Datagram { parts: [first, second], to: Destination::Address(address(to)), source }
+    });
+    assert_eq!(Sender::coalescing().send(&from, outgoing, never), Ok(0));
+    let mut expected: Vec<_> = bytes.into_iter().map(|bytes| (bytes, None)).collect();
+    let elsewhere = expected.remove(20);
+    let mut receiver = Receiver::default();
+    assert_eq!(receive(&mut receiver, &other, 1, [2048, 0]), [elsewhere]);
+    assert_eq!(receive(&mut receiver, &to, expected.len(), [2048, 0]), expected);
+}
+
+fn set(socket: &UdpSocket, level: libc::c_int, option: libc::c_int) {
+    let on: libc::c_int = 1;
+    let (value, len) = ((&raw const on).cast(), size_of_val(&on) as libc::socklen_t);
+    // SAFETY: the options that are set here are of this type, and the value is alive.
+    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, len) };
+    assert_eq!(done, 0);
+}
+
+/// To a socket that takes what came as one message as one.
+#[test]
+fn datagrams_of_one_length_are_one_message() {
+    let (from, to) = (socket(), socket());
+    set(&to, libc::SOL_UDP, libc::UDP_GRO);
+    let bytes: Vec<[u8; 40]> = (0..30).map(|at| [at; 40]).collect();
+    let outgoing = || {
+        let there = Destination::Address(address(&to));
+        bytes.iter().map(move |bytes| datagram(bytes, there))
+    };
+    let room = [30 * 40, 0];
+    assert_eq!(Sender::coalescing().send(&from, outgoing(), never), Ok(0));
+    let taken = receive(&mut Receiver::default(), &to, 1, room);
+    assert_eq!(taken, [(bytes.concat(), None)]);
+    assert_eq!(Sender::default().send(&from, outgoing(), never), Ok(0));
+    assert_eq!(receive(&mut Receiver::default(), &to, 30, room)[0].0, bytes[0]);
+}
+
+/// A socket that sends no checksums takes no message of several.
+#[test]
+fn what_cannot_be_one_message_is_sent_one_by_one() {
+    let (from, to) = (socket(), socket());
+    set(&from, libc::SOL_SOCKET, libc::SO_NO_CHECK);
+    let bytes: Vec<[u8; 40]> = (0..6).map(|at| [at; 40]).collect();
+    let there = Destination::Address(address(&to));
+    let mut sender = Sender::coalescing();
+    for _ in 0..2 {
+        let outgoing = bytes.iter().map(|bytes| datagram(bytes, there));
+        assert_eq!(sender.send(&from, outgoing, never), Ok(0));
+        let taken = receive(&mut Receiver::default(), &to, bytes.len(), [40, 0]);
+        assert_eq!(taken, bytes.iter().map(|bytes| (bytes.to_vec(), None)).collect::<Vec<_>>());
+    }
 }
 
 /// One in the first batch, the last of it, and one in the second.

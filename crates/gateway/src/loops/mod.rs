@@ -14,6 +14,7 @@ mod as_cluster;
 mod backlog;
 mod check;
 mod client;
+mod coalescing;
 mod commands;
 mod congestion;
 mod dispatch;

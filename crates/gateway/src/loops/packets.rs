@@ -7,9 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use client::{Answer, Error, Machine, Operation, kit};
-use datagrams::{BATCH, Datagram, Destination, Receiver, Refusal, Sender};
+use datagrams::{BATCH, Datagram, Destination, Receiver, Refusal};
 use mio::{Interest, Registry, Token, net::UdpSocket};
+
+use super::coalescing::Coalescing;
 
 /// Room for a datagram in bytes.
 const SLOT: usize = 2048;
@@ -23,7 +26,7 @@ pub(super) struct Packets {
     sockets: [Option<UdpSocket>; 2],
     /// Whether more may have come by each of them than was taken.
     unread: [bool; 2],
-    sender: Sender,
+    coalescing: Coalescing,
     receiver: Receiver,
     memory: Vec<u8>,
 }
@@ -51,7 +54,7 @@ impl Packets {
             machine,
             sockets,
             unread: [false; 2],
-            sender: Sender::default(),
+            coalescing: Coalescing::new(),
             receiver: Receiver::with_sources(),
             memory: vec![0; BATCH * SLOT],
         })
@@ -64,11 +67,21 @@ impl Packets {
 
     /// Sends what leaves in this round, and what is sent again, all at once.
     pub fn flush(&mut self) {
-        self.machine.drop_late(kit::now_ns());
+        let now_ns = kit::now_ns();
+        self.machine.drop_late(now_ns);
         let mut datagrams = vec![];
         while let Some(datagram) = self.machine.next_datagram() {
             datagrams.push(datagram);
         }
+        if datagrams.is_empty() {
+            return;
+        }
+        // Those that can leave as one message come in a row; requests have no order among them.
+        let kind = |(to, bytes): &(SocketAddr, Bytes)| (*to, bytes.len());
+        datagrams.sort_by_key(kind);
+        let followers = datagrams.windows(2).filter(|two| kind(&two[0]) == kind(&two[1])).count();
+        let repeated = self.machine.counts().retransmitted;
+        let sender = self.coalescing.sender(followers, repeated, now_ns);
         for (at, socket) in self.sockets.iter().enumerate() {
             let Some(socket) = socket else { continue };
             let ours = datagrams.iter().filter(|(to, _)| usize::from(to.is_ipv6()) == at);
@@ -82,7 +95,7 @@ impl Packets {
                 tracing::trace!(%error, "a packet was not sent");
                 Ok::<_, std::convert::Infallible>(Refusal::Skip)
             };
-            let _ = self.sender.send(socket, ours, skip);
+            let _ = sender.send(socket, ours, skip);
         }
     }
 
