@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use hunt::{Act, Deed, Disciplines, HuntPlan, HuntResult, Limits, hunt, run};
 
 /// Seeds of a quick hunt.
-const SEEDS: u64 = 400;
+pub(crate) const SEEDS: u64 = 400;
 /// Plans of each pair of copies at the clients' side and something else.
 const PAIR_SEEDS: usize = 4;
 /// As many whose plans have something that not all have, where FIRST or SEEDS is given.
@@ -48,6 +48,7 @@ fn hunted(usual: u64, is_meant: impl Fn(&HuntPlan) -> bool + Sync) -> HuntResult
         println!("{}\n{:?}", serde_json::to_string(&found.plan).unwrap(), found.outcome);
     }
     assert!(hunted.found.is_empty(), "{} seeds", hunted.found.len());
+    assert!(!hunted.overlooks(), "{} keys undecided", hunted.undecided);
     hunted
 }
 

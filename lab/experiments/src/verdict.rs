@@ -17,6 +17,15 @@ pub fn judge(report: &mut Report, recorded: &ClientRecord, keys: usize) -> anyho
     ensure!(by_key.keys().all(|key| (*key as usize) < keys), "a key that nobody was told to use");
     let mut violations = 0;
     let mut rows = vec![];
+    let judged: usize = by_key.values().map(Vec::len).sum();
+    report.count("operations_judged", judged as u64);
+    if judged * 2 < recorded.operations.len() {
+        report.fails(format!(
+            "{judged} of {} operations could be judged: the others are on keys that have what \
+             nobody can tell",
+            recorded.operations.len()
+        ));
+    }
     for (key, operations) in by_key {
         let verdict = check(&operations).with_context(|| format!("key {key}"))?;
         let mut lost_write = false;

@@ -284,7 +284,9 @@ impl CommandRecorder {
             let said = match &mut left {
                 Some(left) => {
                     let its: Vec<Value> = left.take(action.replies()).collect();
-                    *self.seen.commands.entry(action.kind().into()).or_default() += 1;
+                    if action.was_carried_out(&its) {
+                        *self.seen.commands.entry(action.kind().into()).or_default() += 1;
+                    }
                     action.answered(&its, longest, self.keys.len())
                 }
                 None => action.unanswered(self.keys.len()),

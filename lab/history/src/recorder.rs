@@ -29,8 +29,8 @@ const DRIFT: u64 = 50;
 pub struct ClientRecord {
     /// Everything that may have had an effect.
     pub operations: Vec<Operation>,
-    /// Reads answered by a switch.
-    pub cached: u64,
+    /// Reads answered by a switch, by the place of their tenant in the configuration's list.
+    pub cached: BTreeMap<u32, u64>,
     /// Reads that nobody answered: they say nothing, and are not among the operations.
     pub unanswered: u64,
     /// Values that no client wrote in this form.
@@ -45,10 +45,17 @@ pub struct ClientRecord {
 }
 
 impl ClientRecord {
+    /// Reads answered by a switch, of all tenants.
+    pub fn from_switches(&self) -> u64 {
+        self.cached.values().sum()
+    }
+
     /// Adds what others have seen.
     pub fn add(&mut self, mut other: ClientRecord) {
         self.operations.append(&mut other.operations);
-        self.cached += other.cached;
+        for (tenant, count) in other.cached {
+            *self.cached.entry(tenant).or_default() += count;
+        }
         self.unanswered += other.unanswered;
         self.torn += other.torn;
         self.lost_sight.append(&mut other.lost_sight);
@@ -259,7 +266,9 @@ impl Recorder {
     fn read(&mut self, number: u32, result: Result<Answer, Error>) -> Statement {
         let Ok(found) = result.and_then(Answer::found) else { return Statement::Nothing };
         let Some(value) = found else { return Statement::Certain(Need::Absent, Effect::Keep) };
-        self.seen.cached += u64::from(value.from_switch);
+        if value.from_switch {
+            *self.seen.cached.entry(number / self.keys).or_default() += 1;
+        }
         let decoded = decode(&value.bytes, self.longest_value).unwrap_or_else(|| {
             self.seen.torn += 1;
             u64::MAX // never written: the checker will find it

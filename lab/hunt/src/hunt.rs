@@ -59,6 +59,14 @@ pub struct HuntResult {
     pub found: Vec<Failure>,
 }
 
+impl HuntResult {
+    /// Whether more keys were left undecided than is no way to overlook something: each seed has
+    /// several keys, and one in a hundred seeds may have one that is.
+    pub fn overlooks(&self) -> bool {
+        self.undecided > self.seeds / 100 + 1
+    }
+}
+
 /// Everything that goes wrong in enough seeds, by its name in [`HuntResult::faults`]; and bits that
 /// flip, where they do.
 pub const KINDS: [&str; 30] = [

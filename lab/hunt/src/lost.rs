@@ -6,14 +6,20 @@ use std::{collections::BTreeMap, ops::Range};
 use history::{Effect, Need, Operation};
 
 /// Whether a key of this history has gone back farther than it may: past a write that was answered,
-/// and not within one of these times of the operations' clock, in nanoseconds. None: it has not.
-/// Else the write that was read although another one followed it, that other one, and the read.
-pub(crate) fn gone_back(operations: &[Operation], lost: &[Range<u64>]) -> Option<[Operation; 3]> {
+/// and not within one of these times of the operations' clock, in nanoseconds; or has what nobody
+/// wrote. None: it has not. Else the write that was read although another one followed it, that
+/// other one, and the read, as far as there are these.
+pub(crate) fn gone_back(operations: &[Operation], lost: &[Range<u64>]) -> Option<Vec<Operation>> {
     let wrote = |o: &Operation| match o.effect {
         Effect::Write(value) => Some((value, *o)),
         _ => None,
     };
     let writes: BTreeMap<u64, Operation> = operations.iter().filter_map(wrote).collect();
+    let deletes: Vec<&Operation> =
+        operations.iter().filter(|o| o.effect == Effect::Delete).collect();
+    let lapses = operations.iter().any(|o| o.lapse.is_some());
+    let is_derived = |o: &Operation| matches!(o.effect, Effect::Append(_) | Effect::Add(_));
+    let are_derived = operations.iter().any(is_derived);
     // Of what is kept, by the end: the one that began last.
     let is_kept = |o: &&Operation| {
         let may_be_lost = |ns: u64| lost.iter().any(|times| times.contains(&ns));
@@ -29,13 +35,26 @@ pub(crate) fn gone_back(operations: &[Operation], lost: &[Range<u64>]) -> Option
             false => *operation,
         });
     }
-    operations.iter().find_map(|read| {
-        let Need::Value(value) = read.need else { return None };
-        let write = writes.get(&value)?;
+    let is_before =
+        |write: &Operation, after: &Operation| write.return_ns.is_some_and(|ns| ns < after.call_ns);
+    operations.iter().filter(|read| read.return_ns.is_some()).find_map(|read| {
         let ended = kept.partition_point(|o| o.return_ns < Some(read.call_ns));
-        let after = latest.get(ended.checked_sub(1)?)?;
-        let follows = write.return_ns.is_some_and(|ns| ns < after.call_ns);
-        (read.return_ns.is_some() && follows).then_some([*write, *after, *read])
+        let after = ended.checked_sub(1).and_then(|at| latest.get(at));
+        match read.need {
+            Need::Value(value) => match (writes.get(&value), after) {
+                (Some(write), Some(after)) if is_before(write, after) => {
+                    Some(vec![*write, *after, *read])
+                }
+                (None, _) if !are_derived || value == u64::MAX => Some(vec![*read]),
+                _ => None,
+            },
+            Need::Absent => {
+                let after = after.filter(|_| !lapses)?;
+                let is_gone = deletes.iter().any(|delete| !is_before(delete, after));
+                (!is_gone).then(|| vec![*after, *read])
+            }
+            Need::Any | Need::Present => None,
+        }
     })
 }
 
@@ -67,9 +86,27 @@ mod tests {
         let too_far = [write(0, 1), write(10, 2), write(20, 3), read(30, 1)];
         assert_eq!(
             gone_back(&too_far, std::slice::from_ref(&(22..30))),
-            Some([too_far[0], too_far[1], too_far[3]])
+            Some(vec![too_far[0], too_far[1], too_far[3]])
         );
         let at_once = [write(0, 1), operation(2, 9, Need::Any, Effect::Write(2)), read(30, 1)];
         assert!(gone_back(&at_once, &[]).is_none());
+    }
+
+    #[test]
+    fn what_nobody_wrote_and_what_nobody_removed_is_no_older_value() {
+        let write = |ns, value| operation(ns, ns + 5, Need::Any, Effect::Write(value));
+        let read = |ns, need| operation(ns, ns + 5, need, Effect::Keep);
+        let bad = |all: &[Operation]| gone_back(all, std::slice::from_ref(&(12..20)));
+        let torn = [write(0, 1), read(30, Need::Value(u64::MAX))];
+        assert_eq!(bad(&torn), Some(vec![torn[1]]));
+        let gone = [write(0, 1), read(30, Need::Absent)];
+        assert_eq!(bad(&gone), Some(vec![gone[0], gone[1]]));
+        let removed = operation(2, 40, Need::Any, Effect::Delete);
+        assert_eq!(bad(&[gone[0], removed, gone[1]]), None);
+        let before = operation(0, 3, Need::Any, Effect::Delete);
+        assert!(bad(&[before, write(4, 1), gone[1]]).is_some());
+        assert_eq!(bad(&[write(10, 1), gone[1]]), None, "the write was lost");
+        let lapse = Some(history::Lapse { from_ns: 20, until_ns: None });
+        assert_eq!(bad(&[Operation { lapse, ..gone[0] }, gone[1]]), None);
     }
 }

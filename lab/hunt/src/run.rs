@@ -295,17 +295,22 @@ impl PlanRun<'_> {
         Ok(())
     }
 
-    /// How long stores may stand still: what they hold lives for so much longer.
+    /// How long a store may stand still, at most: what it holds lives for so much longer.
     fn longest_stand_ms(&self) -> u64 {
-        let stands = self.plan.deeds.iter().map(|deed| match deed.act {
-            Act::Stop { .. }
-            | Act::Suspend { .. }
-            | Act::Halt { .. }
-            | Act::Relend { .. }
-            | Act::Kill { .. } => deed.for_ms,
-            _ => 0,
-        });
-        stands.sum()
+        let mut stands: BTreeMap<String, u64> = BTreeMap::new();
+        for deed in &self.plan.deeds {
+            let of = match &deed.act {
+                Act::Kill { process: of } | Act::Stop { process: of } => of.clone(),
+                Act::Suspend { machine: of } | Act::Halt { machine: of } => of.clone(),
+                Act::Relend { store, .. } => format!("store{}", store + 1),
+                _ => continue,
+            };
+            let machine = of.split('/').next().unwrap_or_default();
+            if machine.starts_with("store") {
+                *stands.entry(machine.into()).or_default() += deed.for_ms;
+            }
+        }
+        stands.into_values().max().unwrap_or(0)
     }
 
     /// Something was done, or refused, so often.
@@ -469,7 +474,6 @@ impl PlanRun<'_> {
             if let Verdict::Violation(at) = verdict {
                 if may_lose && self.is_lent(key) {
                     let Some(history) = gone_back(&operations, &self.losses()) else { continue };
-                    let history = history.into();
                     violation = Some(Violation { key, history });
                     break;
                 }
@@ -481,7 +485,7 @@ impl PlanRun<'_> {
         let Progress { packets, now_ns, .. } = self.world.progress();
         Ok(Outcome {
             operations: recorded.operations.len() as u64,
-            cached: recorded.cached,
+            cached: recorded.from_switches(),
             on_probation: self.on_probation,
             unanswered: recorded.unanswered,
             undecided,
@@ -521,12 +525,7 @@ impl PlanRun<'_> {
     fn losses(&self) -> Vec<Range<u64>> {
         let times = self.plan.losses_ms().into_iter();
         let at_ns = |ms: u64| self.begun_ns + ms * MS;
-        times
-            .map(|ms| {
-                let early_ns = at_ns(ms.start).min(at_ns(0));
-                early_ns..at_ns(ms.end)
-            })
-            .collect()
+        times.map(|ms| at_ns(ms.start)..at_ns(ms.end)).collect()
     }
 
     fn faults(&self) -> BTreeMap<String, u64> {

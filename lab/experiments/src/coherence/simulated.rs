@@ -84,8 +84,7 @@ fn tell(report: &mut Report, hunted: &HuntResult, holds_copies: bool) {
     if hunted.on_probation == 0 && hunted.seeds >= ENOUGH {
         report.fails("no key got an item on probation".into());
     }
-    // Each seed has several keys: one in a hundred seeds is no way to overlook something.
-    if hunted.undecided > hunted.seeds / ENOUGH + 1 {
+    if hunted.overlooks() {
         report.fails(format!(
             "{} keys have more possible pasts than can be looked at",
             hunted.undecided

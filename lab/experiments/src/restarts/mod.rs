@@ -203,7 +203,7 @@ fn measure(
         wrong: recorded.torn + seen.iter().map(|seen| seen.wrong).sum::<u64>(),
         operations: recorded.operations.len() as u64
             + seen.iter().map(|seen| seen.commands).sum::<u64>(),
-        from_switches: recorded.cached,
+        from_switches: recorded.from_switches(),
         left,
         ..Totals::default()
     };

@@ -110,7 +110,7 @@ fn measure(params: &SilentLink, run: &Run<'_>, report: &mut Report) -> anyhow::R
         ("silences_unnoticed", (silences.len() - noticed.len()) as u64),
         ("frames_swallowed", swallowed),
         ("operations", recorded.operations.len() as u64),
-        ("reads_from_switches", recorded.cached),
+        ("reads_from_switches", recorded.from_switches()),
         ("torn_values", recorded.torn),
         ("reads_unanswered", recorded.unanswered),
     ] {

@@ -149,7 +149,7 @@ fn measure(params: &Failover, run: &Run<'_>, report: &mut Report) -> anyhow::Res
     for (name, count) in [
         ("failed_requests", failed),
         ("operations", recorded.operations.len() as u64),
-        ("reads_from_switches", recorded.cached),
+        ("reads_from_switches", recorded.from_switches()),
         ("torn_values", recorded.torn),
         ("double_owned_pages", ownership.double_owned),
         ("foreign_items", ownership.foreign_items),

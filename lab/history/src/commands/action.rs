@@ -138,6 +138,14 @@ impl Action {
         }
     }
 
+    /// Whether these replies say that it was carried out: none of its commands was refused, and a
+    /// key that was watched was as it had been.
+    pub fn was_carried_out(&self, replies: &[Value]) -> bool {
+        let is_refused = replies.iter().any(|reply| matches!(reply, Value::ServerError(_)));
+        let is_given_up = matches!((self, replies.last()), (Action::Swap { .. }, Some(Value::Nil)));
+        !is_refused && !is_given_up
+    }
+
     /// Whether it consists of several commands, which are one only in a transaction, and has none.
     pub fn needs_transaction(&self) -> bool {
         self.replies() > 1 && !matches!(self, Action::Swap { .. })
@@ -283,8 +291,10 @@ impl Action {
                 Some(vec![now(*key, need, Effect::Append(*number))])
             }
             (Action::Add { key, number, may_expire }, Some(Value::Int(sum)), _) => {
-                let lapses = may_expire.then_some(0);
-                Some(vec![KeyStatement { lapses, ..added(*key, *number, *sum) }])
+                let added = added(*key, *number, *sum);
+                // A new one lives for ever.
+                let lapses = (*may_expire && added.need != Need::Absent).then_some(0);
+                Some(vec![KeyStatement { lapses, ..added }])
             }
             (Action::Add { key, .. }, Some(Value::ServerError(_)), _) => {
                 Some(vec![now(*key, Need::Present, Effect::Keep)])

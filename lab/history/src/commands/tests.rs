@@ -99,21 +99,40 @@ fn a_copy_that_outlives_flushall_a_rename_or_a_transaction_is_a_violation() {
 
 #[test]
 fn a_counter_lives_for_as_long_as_it_did_before_and_what_is_appended_to_for_ever() {
-    let gone = |action: Action, replies: Vec<Value>| {
+    let gone_after = |before: Option<Action>, action: Action, replies: Vec<Value>| {
         let mut recorder = recorder();
+        if let Some(before) = before {
+            ask(&mut recorder, before, Some(vec![Value::Int(3)]), 0);
+        }
         ask(&mut recorder, action, Some(replies), 10);
         ask(&mut recorder, Action::Get(0), Some(vec![Value::Nil]), 20);
         verdicts(recorder)[0].clone()
     };
+    let add = |number, may_expire| Action::Add { key: 0, number, may_expire };
     for may_expire in [true, false] {
-        let add = Action::Add { key: 0, number: 3, may_expire };
-        let is_good = gone(add, vec![Value::Int(3)]) == Verdict::Linearizable;
-        assert_eq!(is_good, may_expire);
+        let one = gone_after(None, add(3, may_expire), vec![Value::Int(3)]);
+        assert_ne!(one, Verdict::Linearizable, "a new counter lives for ever");
+        let another = gone_after(Some(add(3, may_expire)), add(4, may_expire), vec![Value::Int(7)]);
+        assert_eq!(another == Verdict::Linearizable, may_expire);
     }
+    let gone = |action: Action, replies: Vec<Value>| gone_after(None, action, replies);
     let append = Action::Append { key: 0, number: 3, persists: true };
     assert_eq!(append.commands(&[b"k"], 0)[0], [&b"PERSIST"[..], b"k"]);
     let verdict = gone(append, vec![Value::Int(0), Value::Int(16)]);
     assert_ne!(verdict, Verdict::Linearizable);
+}
+
+#[test]
+fn what_was_refused_is_not_counted_as_carried_out() {
+    let mut recorder = recorder();
+    let refused = redis::parse_redis_value(b"-ERR unknown command\r\n").unwrap();
+    ask(&mut recorder, Action::Take(0), Some(vec![refused]), 10);
+    let swap = Action::Swap { key: 0, number: 1 };
+    let given_up = vec![Value::Okay, Value::Nil, Value::Okay, Value::Okay, Value::Nil];
+    ask(&mut recorder, swap, Some(given_up), 20);
+    ask(&mut recorder, Action::Take(1), Some(vec![Value::Nil]), 30);
+    let recorded = recorder.into_recorded();
+    assert_eq!(recorded.commands, [("getdel".into(), 1)].into());
 }
 
 #[test]
