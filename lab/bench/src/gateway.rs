@@ -40,6 +40,23 @@ struct Server {
     host: String,
     port: u16,
     tasks: CountedTasks,
+    /// What a gateway counts of GETs that go the way that is measured.
+    counts: Option<&'static str>,
+}
+
+impl Server {
+    /// How many GETs have gone the way that is measured, if that is counted.
+    fn counted(&self) -> anyhow::Result<Option<u64>> {
+        let Some(name) = self.counts else { return Ok(None) };
+        let mut stream = TcpStream::connect((self.host.as_str(), self.port))?;
+        stream.write_all(b"INFO gateway\r\n")?;
+        stream.shutdown(std::net::Shutdown::Write)?;
+        let mut told = String::new();
+        stream.read_to_string(&mut told)?;
+        let mut lines = told.lines().filter_map(|line| line.split_once(':'));
+        let count = lines.find(|(key, _)| *key == name).and_then(|(_, count)| count.parse().ok());
+        count.with_context(|| format!("the gateway does not tell `{name}`: {told}")).map(Some)
+    }
 }
 
 /// A Redis on another host, and what stands before it on the client's: gateways, each with another
@@ -149,6 +166,7 @@ impl Gateway {
             host: "127.0.0.1".into(),
             port,
             tasks: CountedTasks::of(pids),
+            counts: None,
         };
         let twemproxy = match twemproxy {
             true => Some(local(6383, &[ours("twemproxy")?, redis_pid])),
@@ -156,15 +174,22 @@ impl Gateway {
         };
         Ok(Gateway {
             victim: (6384, ours(VICTIM)?),
-            network: local(6380, &[ours("network")?]),
+            network: Server {
+                counts: Some("answered_by_switch"),
+                ..local(6380, &[ours("network")?])
+            },
             upstream: local(6381, &[ours("upstream")?, redis_pid]),
             holding: local(6382, &[ours("holding")?, ours("holder")?, redis_pid]),
-            local: local(6385, &[ours(LOCAL)?, ours("holder")?, redis_pid]),
+            local: Server {
+                counts: Some("local_hits"),
+                ..local(6385, &[ours(LOCAL)?, ours("holder")?, redis_pid])
+            },
             twemproxy,
             redis: Server {
                 host: address,
                 port: REDIS_PORT,
                 tasks: CountedTasks::of(&[redis_pid]),
+                counts: None,
             },
         })
     }
@@ -206,6 +231,11 @@ impl Gateway {
         self.warm()?;
         Ok([rate(&self.local)?, rate(&self.network)?, rate(&self.redis)?])
     }
+}
+
+/// Whether Redis is installed.
+pub fn has_redis() -> bool {
+    Command::new("redis-server").arg("--version").output().is_ok()
 }
 
 /// Whether twemproxy is installed; then it is started.
@@ -264,6 +294,7 @@ fn children() -> Duration {
 }
 
 fn cost(server: &Server, test: &str, pipeline: usize) -> anyhow::Result<f64> {
+    let counted = server.counted()?;
     let (before, used, own_before) = (children(), server.tasks.used(), own());
     let (pipeline, keys) = (pipeline.to_string(), KEYS.to_string());
     let mut words = vec!["-q", "-c", "50", "-r", &keys, "-P", &pipeline];
@@ -276,7 +307,15 @@ fn cost(server: &Server, test: &str, pipeline: usize) -> anyhow::Result<f64> {
     benchmark(server, REQUESTS, &words)?;
     // This thread only waited.
     let served = (server.tasks.used() - used).saturating_sub(own() - own_before);
-    Ok((children() - before + served).as_secs_f64() * 1e6 / REQUESTS as f64)
+    let cost = (children() - before + served).as_secs_f64() * 1e6 / REQUESTS as f64;
+    if let (Some(before), Some(now), Some(name)) = (counted, server.counted()?, server.counts) {
+        let went = now - before;
+        ensure!(
+            went as f64 >= 0.99 * REQUESTS as f64,
+            "{name} rose by {went} with {REQUESTS} GETs: the others went another way"
+        );
+    }
+    Ok(cost)
 }
 
 fn rate(server: &Server) -> anyhow::Result<f64> {

@@ -90,7 +90,7 @@ impl Report {
             key: key.into(),
             ratio,
             target,
-            met: off <= 0.0,
+            met: off <= 0.0 && ratio.median.is_finite(),
             missed_by_percent: off.max(0.0) * 100.0,
             figures: figures.into(),
             note: None,

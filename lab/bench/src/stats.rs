@@ -14,13 +14,13 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of these measurements; all zero if there are none.
+    /// Of these measurements, without those that came to no number; none at all is no number.
     pub fn of(mut values: Vec<f64>) -> Spread {
         values.retain(|value| value.is_finite());
         values.sort_by(f64::total_cmp);
         let at = |share: f64| {
             let index = ((values.len().max(1) - 1) as f64 * share).round() as usize;
-            values.get(index).copied().unwrap_or(0.0)
+            values.get(index).copied().unwrap_or(f64::NAN)
         };
         Spread { median: at(0.5), low: at(0.1), high: at(0.9) }
     }
@@ -34,6 +34,6 @@ mod tests {
     fn a_spread_ignores_what_is_no_number() {
         let values = (0..=10).map(f64::from).chain([f64::NAN, f64::INFINITY]).collect();
         assert_eq!(Spread::of(values), Spread { median: 5.0, low: 1.0, high: 9.0 });
-        assert_eq!(Spread::of(vec![]), Spread { median: 0.0, low: 0.0, high: 0.0 });
+        assert!(Spread::of(vec![]).median.is_nan());
     }
 }

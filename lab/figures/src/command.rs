@@ -186,8 +186,9 @@ pub fn run(project: &Path, command: &Command) -> anyhow::Result<Printed> {
     Ok(Printed { figures, has_failed: !status.success() })
 }
 
-/// What is said by name: the summary of an experiment; of the bench each row's ratio, and as
-/// `ROW.1` and `ROW.2` its two sides.
+/// What is said by name: the summary of an experiment; of the bench each row's ratio, as `ROW.1`
+/// and `ROW.2` its two sides, as `ROW.target` where it should be, and as `ROW.verdict` whether it
+/// is there and what must be known to read it.
 fn figures(said: &Value) -> Map<String, Value> {
     if let Some(summary) = said.get("summary").and_then(Value::as_object) {
         return summary.clone();
@@ -205,8 +206,30 @@ fn figures(said: &Value) -> Map<String, Value> {
         for (side, n) in sides.zip(1..) {
             note(format!("{key}.{n}"), &side["value"]);
         }
+        let (target, verdict) = judged(row);
+        figures.insert(format!("{key}.target"), target.into());
+        figures.insert(format!("{key}.verdict"), verdict.into());
     }
     figures
+}
+
+/// Where a row of the bench should be, and whether it is there.
+fn judged(row: &Value) -> (String, String) {
+    let target = &row["target"];
+    let target = match (target["at_most"].as_f64(), target["at_least"].as_f64()) {
+        (Some(limit), _) => format!("<= {}", (limit * 100.0).round() / 100.0),
+        (_, Some(limit)) => format!(">= {}", (limit * 100.0).round() / 100.0),
+        _ => "told".into(),
+    };
+    let missed = row["missed_by_percent"].as_f64().unwrap_or(0.0);
+    let verdict = match row["met"].as_bool() {
+        Some(false) => format!("**missed** by {missed:.0} %"),
+        _ if target == "told" => String::new(),
+        _ => "met".into(),
+    };
+    let words = [verdict, row["note"].as_str().unwrap_or_default().into()];
+    let words: Vec<String> = words.into_iter().filter(|words| !words.is_empty()).collect();
+    (target, words.join("; "))
 }
 
 #[cfg(test)]
@@ -255,10 +278,18 @@ mod tests {
         assert_eq!(Value::from(figures(&run)), json!({"speedup": 3.5}));
         let side = |median: f64| json!({"what": "ns", "value": {"median": median}});
         let bench = json!({"rows": [
-            {"key": "hit", "ratio": {"median": 0.5}, "figures": [side(1.0), side(2.0)]},
-            {"key": "bytes", "ratio": {"median": 1.8}},
+            {"key": "hit", "ratio": {"median": 0.5}, "figures": [side(1.0), side(2.0)],
+             "target": {"at_most": 0.42}, "met": false, "missed_by_percent": 19.0},
+            {"key": "bytes", "ratio": {"median": 1.8}, "target": "report", "met": true},
+            {"key": "rate", "ratio": {"median": 2.4}, "target": {"at_least": 1.9}, "met": true,
+             "note": "in doubt"},
         ]});
-        let named = json!({"hit": 0.5, "hit.1": 1.0, "hit.2": 2.0, "bytes": 1.8});
+        let named = json!({
+            "hit": 0.5, "hit.1": 1.0, "hit.2": 2.0,
+            "hit.target": "<= 0.42", "hit.verdict": "**missed** by 19 %",
+            "bytes": 1.8, "bytes.target": "told", "bytes.verdict": "",
+            "rate": 2.4, "rate.target": ">= 1.9", "rate.verdict": "met; in doubt",
+        });
         assert_eq!(Value::from(figures(&bench)), named);
     }
 }
