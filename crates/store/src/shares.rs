@@ -15,8 +15,9 @@ pub(crate) struct Shares {
     limit: usize,
     /// Places that a tenant finds free at any time, until it has so many.
     share: usize,
-    /// Of the shares of all tenants, what is not taken.
-    kept: usize,
+    /// Of the shares of all tenants, what is not taken. Those that have gone count until they have
+    /// given their places back; while they have more than others lack it is below 0.
+    kept: isize,
 }
 
 impl Shares {
@@ -32,7 +33,7 @@ impl Shares {
         let share = self.limit / 2 / tenants.max(1);
         let within: usize = self.taken.values().map(|taken| *taken.min(&share)).sum();
         self.share = share;
-        self.kept = (share * tenants).saturating_sub(within);
+        self.kept = (share * tenants) as isize - within as isize;
     }
 
     /// Places that are taken.
@@ -52,7 +53,8 @@ impl Shares {
     /// Whether a tenant may take so many more places.
     pub fn has_room_for(&self, tenant: u32, places: usize) -> bool {
         let own = self.share.saturating_sub(self.of(tenant));
-        self.all + self.kept.saturating_sub(own) + places <= self.limit
+        let others = usize::try_from(self.kept).unwrap_or(0).saturating_sub(own);
+        self.all + others + places <= self.limit
     }
 
     /// Who is to give places back if this tenant finds too few: itself, unless it has less than its
@@ -85,7 +87,7 @@ impl Shares {
         let own = self.share.saturating_sub(*taken);
         *taken += places;
         self.all += places;
-        self.kept = self.kept.saturating_sub(own.min(places));
+        self.kept -= own.min(places) as isize;
     }
 
     /// A tenant gives so many places back.
@@ -93,7 +95,7 @@ impl Shares {
         let Some(taken) = self.taken.get_mut(&tenant).filter(|_| places > 0) else { return };
         *taken -= places;
         self.all -= places;
-        self.kept += self.share.saturating_sub(*taken).min(places);
+        self.kept += self.share.saturating_sub(*taken).min(places) as isize;
         if *taken == 0 {
             self.taken.remove(&tenant);
         }
@@ -155,20 +157,35 @@ mod tests {
         assert_eq!((shares.all(), shares.has_room_for(2, 50)), (0, true));
     }
 
+    #[test]
+    fn who_is_left_alone_has_everything_once_the_others_places_are_given_back() {
+        let mut shares = Shares::new(100, 2);
+        shares.take(1, 50);
+        shares.take(2, 50);
+        shares.share_among(1);
+        assert!(!shares.has_room(2));
+        shares.forget(1);
+        assert_eq!(fill(&mut shares, 2), 50);
+    }
+
     proptest! {
         #[test]
-        fn the_books_are_right(steps in prop::collection::vec((0..5u32, 1..9usize, any::<bool>()), 1..200)) {
-            let mut shares = Shares::new(100, 5);
-            for (tenant, places, takes) in steps {
-                if takes {
-                    shares.take(tenant, places);
-                } else {
-                    shares.give_back(tenant, places.min(shares.of(tenant)));
+        fn the_books_are_right(steps in prop::collection::vec((0..5u32, 1..9usize, 0..3u8), 1..200)) {
+            let (mut shares, mut tenants) = (Shares::new(100, 5), 5);
+            for (tenant, places, what) in steps {
+                match what {
+                    0 => shares.take(tenant, places),
+                    1 => shares.give_back(tenant, places.min(shares.of(tenant))),
+                    _ => {
+                        // Some have gone, with what they have, or have come again.
+                        tenants = places % 5 + 1;
+                        shares.share_among(tenants);
+                    }
                 }
                 let taken: Vec<usize> = (0..5).map(|t| shares.of(t)).collect();
                 prop_assert_eq!(shares.all(), taken.iter().sum::<usize>());
-                let kept: usize = taken.iter().map(|taken| shares.share.saturating_sub(*taken)).sum();
-                prop_assert_eq!(shares.kept, kept);
+                let within: usize = taken.iter().map(|taken| *taken.min(&shares.share)).sum();
+                prop_assert_eq!(shares.kept, (shares.share * tenants) as isize - within as isize);
             }
         }
 
