@@ -449,10 +449,11 @@ impl Server {
 
     /// Passes on what the backend has answered: this, and all that has come since.
     fn complete(&mut self, first: Completion) {
-        let now_ns = self.now_ns();
         let Server { engine, outbox, completions, began_ns, .. } = self;
         let mut next = Some(first);
         while let Some(completion) = next {
+            // Read when it is here: others may have come while those before were handled.
+            let now_ns = boot_ns() - *began_ns;
             engine.complete(completion.by_clock_since(*began_ns), now_ns, outbox);
             next = completions.as_mut().and_then(|c| c.try_recv().ok());
         }
