@@ -135,7 +135,17 @@ impl PartialWrites {
             return PartOutcome::Missing((missing * STEPS) as u16);
         }
         let value = entry.remove().value.into();
+        self.drop_stale();
         PartOutcome::Whole(value, total + OVERHEAD)
+    }
+
+    /// Drops from the order what is whole, once that is the majority: writes of few parts may be
+    /// whole as fast as a client sends them.
+    fn drop_stale(&mut self) {
+        let PartialWrites { open, order, .. } = self;
+        if order.len() > 2 * open.len() {
+            order.retain(|(at_ns, id)| open.get(id).is_some_and(|join| join.until_ns == *at_ns));
+        }
     }
 
     /// A write that was whole is over.

@@ -461,6 +461,19 @@ fn a_writer_that_dies_leaves_nothing() {
     assert_eq!(rest.unwrap().part, 0, "from the beginning");
 }
 
+/// However fast they come, and of whatever they are made: a client may send nothing else.
+#[test]
+fn writes_that_are_whole_leave_nothing_that_ends_later() {
+    let mut store = Store::new();
+    for request in 0..10 {
+        store.write_parts(KEYED, 2 * request, &value(500), &[0]);
+        store.write_parts(KEYED, 2 * request + 1, &value(1300), &[1, 0]);
+    }
+    assert_eq!(store.engine.facts.ledger.joins.next_ns(), None);
+    store.part(part_of(KEYED, 90, 0, 1300), b"k", &value(1300));
+    assert!(store.engine.facts.ledger.joins.next_ns().is_some(), "of this the rest is missing");
+}
+
 #[test]
 fn half_sent_writes_stay_under_their_bound_and_harm_nobody_else() {
     let limit = 64 << 20;
