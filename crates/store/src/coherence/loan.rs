@@ -91,8 +91,6 @@ pub enum Act<V> {
         /// The newest that is here.
         newest: u64,
     },
-    /// A record of this other life stands in the way at a switch: take it away.
-    Clean(Role, u16),
     /// Write this to the backend, under this version; answered by [`Loan::put`].
     Put(u64, V),
     /// Forget the loan for good; answered by [`Loan::journaled`].
@@ -257,6 +255,11 @@ impl<V: Clone> Loan<V> {
     /// come over what is done to its key, however long that takes.
     pub fn is_withdrawn(&self) -> bool {
         self.phase == Phase::Withdrawing || self.phase == Phase::Recording && self.unwanted
+    }
+
+    /// Whether the keeper may have been told to begin: then there was a value to lend.
+    pub fn may_be_kept(&self) -> bool {
+        self.newest.is_some()
     }
 
     fn enter(&mut self, phase: Phase, now_ns: Nanos) {
@@ -444,13 +447,7 @@ impl<V: Clone> Loan<V> {
             Phase::Withdrawing | Phase::Closing if self.asking.next_ns > now_ns => {
                 self.asking.next_ns
             }
-            Phase::Withdrawing => self.tell(Act::Erase, out),
-            Phase::Closing => {
-                if self.end == End::Cancelled && !self.told {
-                    out.push(Act::Clean(Role::Keeper, self.terms.life));
-                }
-                self.tell(Act::Erase, out)
-            }
+            Phase::Withdrawing | Phase::Closing => self.tell(Act::Erase, out),
             Phase::Over => self.tell(Act::Over(self.end), out),
         }
     }

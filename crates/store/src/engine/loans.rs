@@ -264,8 +264,7 @@ impl Loans {
         match act {
             Act::Prepare(role) => self.send_lend(cx, id, role, 0, None),
             Act::Begin(role, epoch, value) => self.send_lend(cx, id, role, epoch, value),
-            Act::Take { role, seal, newest } => self.send_take(cx, id, role, None, seal, newest),
-            Act::Clean(role, life) => self.send_take(cx, id, role, Some(life), true, 0),
+            Act::Take { role, seal, newest } => self.send_take(cx, id, role, seal, newest),
             Act::Record => self.record(cx, id, true),
             Act::Erase => self.record(cx, id, false),
             Act::Clear => self.clear(cx, id),
@@ -282,7 +281,15 @@ impl Loans {
         let lived_ns = lent.lent_ns.map_or(0, |lent_ns| cx.now_ns - lent_ns);
         self.hot.ended(id, lived_ns, cx.now_ns);
         match end {
-            End::Cancelled => self.counters.loans_cancelled += 1,
+            End::Cancelled => {
+                self.counters.loans_cancelled += 1;
+                // A keeper that has begun would keep its record for a day.
+                if lent.loan.may_be_kept() {
+                    let life = lent.loan.terms().life;
+                    self.endings.begin_at(id, &lent, Role::Keeper, life, cx.now_ns);
+                    self.tick_endings(cx);
+                }
+            }
             End::Returned { tells, lost, lapsed } => {
                 self.counters.loans_returned += 1;
                 self.counters.loans_lapsed += u64::from(lapsed);

@@ -56,13 +56,12 @@ impl Loans {
         cx.send(header, &lent.key, &value, home.peer);
     }
 
-    /// Asks a switch for what it has: of this loan, or of another `life` that is in the way.
+    /// Asks a switch for what it has.
     pub(super) fn send_take(
         &mut self,
         cx: &mut Context,
         id: KeyId,
         role: Role,
-        life: Option<u16>,
         seal: bool,
         newest: u64,
     ) {
@@ -71,7 +70,7 @@ impl Loans {
         let (switch, home) = lent.party(role);
         let mut header = Header::new(Op::TakeRequest);
         (header.tenant, header.key_hash) = id;
-        header.life = life.unwrap_or(terms.life);
+        header.life = terms.life;
         header.epoch = Epoch::new(switch, 0);
         header.version = newest;
         if seal {

@@ -358,6 +358,34 @@ fn what_the_journal_does_not_forget_that_was_never_lent_holds_no_command_up() {
     }
 }
 
+/// The word may be lost, and the keeper's record would be kept for a day.
+#[test]
+fn a_keeper_that_has_begun_is_told_again_that_there_is_no_loan() {
+    let (mut store, mut switches) = (lending(), Switches::default());
+    (1..=8).for_each(|request| write(&mut store, request, 0));
+    while store.engine.status(LATER_NS).loans.returning == 0 {
+        let (bytes, _) = store.out.pop().expect("more to be asked");
+        let asked = Packet::decode(&bytes).unwrap().header;
+        if asked.op == Op::LendRequest && asked.epoch.number() == 0 {
+            let (reply, _) = switches.answer(asked).unwrap();
+            store.hand_in(reply, b"k");
+        } else if asked.op == Op::LendRequest {
+            break;
+        }
+    }
+    store.out.clear();
+    store.engine.loans.recall_all(&mut store.engine.facts);
+    let mut told = vec![];
+    for ms in [0, 100, 200, 300] {
+        store.tick(ms);
+        let sent = store.sent().map(|bytes| Packet::decode(&bytes).unwrap().header);
+        let takes = sent.filter(|header| header.op == Op::TakeRequest);
+        told.extend(takes.map(|header| (header.epoch.switch(), header.life)));
+    }
+    assert!(told.len() >= 2 && told.iter().all(|to| *to == told[0] && to.0 == 2), "{told:?}");
+    assert_eq!(store.engine.counters().loans.loans_cancelled, 1);
+}
+
 /// Whoever starts it again finds in its journal where to ask.
 #[test]
 fn a_store_that_ends_forgets_no_loan_whose_value_its_backend_does_not_take() {
