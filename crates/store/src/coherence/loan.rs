@@ -228,6 +228,9 @@ impl<V: Clone> Loan<V> {
     pub fn proceeds(&self) -> Whereabouts {
         match self.phase {
             Phase::Preparing(_) | Phase::Recording | Phase::Withdrawing => Whereabouts::Here,
+            // The owner was not told to begin, and a keeper that was has no value: nothing can come
+            // over what is written before the journal forgets.
+            Phase::Closing if self.end == End::Cancelled => Whereabouts::Here,
             // The backend has what was written, and nothing is written until the journal forgets.
             Phase::Closing | Phase::Over => Whereabouts::Held,
             _ if self.away_since_ns.is_some() => Whereabouts::Away,
@@ -254,7 +257,12 @@ impl<V: Clone> Loan<V> {
     /// Whether it is not going to be made, and only the journal is to forget it: nothing of it can
     /// come over what is done to its key, however long that takes.
     pub fn is_withdrawn(&self) -> bool {
-        self.phase == Phase::Withdrawing || self.phase == Phase::Recording && self.unwanted
+        match self.phase {
+            Phase::Withdrawing => true,
+            Phase::Recording => self.unwanted,
+            Phase::Closing => self.end == End::Cancelled,
+            _ => false,
+        }
     }
 
     /// Whether the keeper may have been told to begin: then there was a value to lend.

@@ -266,7 +266,12 @@ impl Loans {
             Act::Begin(role, epoch, value) => self.send_lend(cx, id, role, epoch, value),
             Act::Take { role, seal, newest } => self.send_take(cx, id, role, seal, newest),
             Act::Record => self.record(cx, id, true),
-            Act::Erase => self.record(cx, id, false),
+            Act::Erase => {
+                if self.open.get(&id).is_some_and(|lent| lent.loan.is_withdrawn()) {
+                    cx.leave(Effect::Release(id));
+                }
+                self.record(cx, id, false);
+            }
             Act::Clear => self.clear(cx, id),
             Act::Put(version, value) => self.put_back(cx, id, version, &value),
             Act::Over(end) => self.over(cx, id, end),

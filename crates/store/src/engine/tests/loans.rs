@@ -317,6 +317,15 @@ fn noting() -> (Store, SlowJournal) {
     (store, journal)
 }
 
+impl Store {
+    /// The switches that have been told to begin since the last event.
+    fn told_to_begin(&mut self) -> Vec<u16> {
+        let sent = self.sent().map(|bytes| Packet::decode(&bytes).unwrap().header.epoch);
+        let begun = sent.filter(|epoch| epoch.number() > 0);
+        begun.map(|epoch| epoch.switch()).collect()
+    }
+}
+
 /// Or the next life of the store would look for it at switches that have forgotten it.
 #[test]
 fn what_was_not_lent_after_all_is_erased_from_the_journal() {
@@ -354,6 +363,38 @@ fn what_the_journal_does_not_forget_that_was_never_lent_holds_no_command_up() {
         }
         store.tick(1_000);
         journal.answer(&mut store, "end", true, 1_000);
+        assert_eq!((store.engine.counters().loans.loans, store.engine.loans()), (0, 0));
+    }
+}
+
+/// The same when it was noted, and its keeper told to begin: a keeper that has begun has no value,
+/// and its owner, which was not told, answers no write.
+#[test]
+fn a_loan_that_is_cancelled_holds_nothing_up_while_the_journal_refuses_to_forget_it() {
+    let everything = HoldRequest { names: vec![], everything: true };
+    let of_key =
+        HoldRequest { names: vec![wire::backend_name(KEYED, b"k").unwrap()], everything: false };
+    for wanted in [everything, of_key] {
+        let (mut store, journal) = noting();
+        journal.answer(&mut store, "begin", true, 0);
+        assert!(store.told_to_begin().contains(&2), "the keeper");
+        store.engine.loans.recall_all(&mut store.engine.facts);
+        store.engine.hold(1, wanted, LATER_NS, &mut store.out);
+        assert_eq!(store.engine.take_held(), [1]);
+        store.engine.end_hold(1, crate::HoldEnd::Over, LATER_NS, &mut store.out);
+        for ms in [0, 1_000] {
+            journal.answer(&mut store, "end", false, ms);
+            store.tick(ms + 1_000);
+        }
+        store.out.clear();
+        write(&mut store, 20, 2_000);
+        let answers = std::iter::from_fn(|| store.out.pop());
+        let answers: Vec<_> =
+            answers.map(|(bytes, _)| Packet::decode(&bytes).unwrap().header).collect();
+        let is_done = |header: &Header| header.op == Op::WriteReply && header.status == Status::Ok;
+        assert!(answers.iter().any(is_done), "{answers:?}");
+        assert_eq!(store.engine.loans(), 1, "it is not lent again before it is forgotten");
+        journal.answer(&mut store, "end", true, 2_000);
         assert_eq!((store.engine.counters().loans.loans, store.engine.loans()), (0, 0));
     }
 }
