@@ -155,7 +155,8 @@ struct Party {
 struct BackendState {
     version: u64,
     putting: Option<u64>,
-    /// A write that failed may still take place until then, so none is tried before.
+    /// The last write failed, and may still take place until then, so none is tried before; 0: it
+    /// did not fail.
     not_before_ns: Nanos,
 }
 
@@ -263,6 +264,11 @@ impl<V: Clone> Loan<V> {
             Phase::Closing => self.end == End::Cancelled,
             _ => false,
         }
+    }
+
+    /// Whether all that there was has come back, and the backend has not taken it: that may last.
+    pub fn is_stuck(&self) -> bool {
+        self.phase == Phase::Flushing && self.backed.not_before_ns > 0
     }
 
     /// Whether the keeper may have been told to begin: then there was a value to lend.
@@ -397,6 +403,7 @@ impl<V: Clone> Loan<V> {
         if let Some(version) = self.backed.putting.take() {
             if done {
                 self.backed.version = self.backed.version.max(version);
+                self.backed.not_before_ns = 0;
             } else {
                 self.backed.not_before_ns = doubt_until_ns;
             }

@@ -36,7 +36,8 @@ fn is_moved_to(verdict: &Verdict<WriteOutcome>, life: u16) -> bool {
 
 impl Loans {
     /// Whether a read may be answered from here. If its key is lent, it is dropped: who asks again
-    /// finds the owner, or the key here.
+    /// finds the owner, or the key here. But for one whose value the backend does not take: there
+    /// is no owner any more, and who asks hears what is wrong.
     pub fn may_read(&mut self, cx: &mut Context, origin: &Origin, key: Key<'_>) -> bool {
         let id = (key.tenant, key.hash);
         if self.proceeds(&id) != Whereabouts::Away || mutant(Mutant::ReadWhileLent) {
@@ -58,7 +59,9 @@ impl Loans {
                 let terms = lent.loan.terms();
                 [terms.owner, terms.keeper].contains(&origin.epoch.switch())
             });
-        if !by_owner {
+        if self.open.get(&id).is_some_and(|lent| lent.loan.is_stuck()) {
+            cx.refuse(origin, key.bytes, Status::BackendError);
+        } else if !by_owner {
             self.wanted(cx, id);
         }
         false

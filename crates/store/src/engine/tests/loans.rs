@@ -427,6 +427,33 @@ fn a_keeper_that_has_begun_is_told_again_that_there_is_no_loan() {
     assert_eq!(store.engine.counters().loans.loans_cancelled, 1);
 }
 
+/// Nothing is lost: who asks has to hear why he gets nothing, or he takes the store for dead.
+#[test]
+fn while_the_backend_does_not_take_a_value_that_came_back_reads_are_answered() {
+    let (mut store, mut switches) = lent();
+    switches.newest = Some(b"newer");
+    let backend = RemoteBackend::new(Watch::Unneeded);
+    store.engine.facts.backend = Box::new(backend.clone());
+    store.engine.at(LATER_NS, &mut store.out, |engine| engine.loans.recall_all(&mut engine.facts));
+    switches.obey(&mut store, 0);
+    let read = |store: &mut Store, ms: u64| {
+        let header = Header { tenant: KEYED, ..Header::new(Op::ReadRequest) };
+        store.hand_in_at(header, b"k", &[], 0, LATER_NS + ms * 1_000_000);
+        let (bytes, _) = store.out.pop()?;
+        Some(Packet::decode(&bytes).unwrap().header.status)
+    };
+    assert_eq!(read(&mut store, 0), None, "the value is on its way");
+    let away = Change::Refused(Refusal::new("OOM no room"));
+    let refused = Completion::Change(backend.take_write(), away);
+    store.engine.complete(refused, LATER_NS, &mut store.out);
+    assert_eq!(read(&mut store, 0), Some(Status::BackendError));
+    store.tick(5_000);
+    assert_eq!(read(&mut store, 5_000), Some(Status::BackendError), "also while it is tried again");
+    let done = Completion::Change(backend.take_write(), Change::Done(1));
+    store.engine.complete(done, LATER_NS + 5_000_000_000, &mut store.out);
+    assert_eq!((store.engine.loans(), read(&mut store, 5_000)), (0, None), "the backend is asked");
+}
+
 /// Whoever starts it again finds in its journal where to ask.
 #[test]
 fn a_store_that_ends_forgets_no_loan_whose_value_its_backend_does_not_take() {
