@@ -125,6 +125,7 @@ impl Engine {
     /// goes into `out`.
     fn at<R>(&mut self, now_ns: u64, out: &mut Outbox, event: impl FnOnce(&mut Engine) -> R) -> R {
         self.facts.now_ns = now_ns;
+        self.holds.begin_event();
         std::mem::swap(&mut self.facts.out, out);
         let result = event(self);
         self.finish();
@@ -369,8 +370,8 @@ impl Engine {
                 self.halves.counters.discipline_refused += u64::from(!is_done);
             }
             Effect::Taken(hold) => {
-                let over = self.holds.has_taken(hold);
-                self.let_go(hold, over);
+                self.holds.has_taken(hold);
+                self.let_go();
                 self.advance_hold(hold);
             }
             Effect::ConfirmCopies(tenant) => self.replicas.confirm_all(cx, tenant),
@@ -393,8 +394,8 @@ impl Engine {
     /// A hold is not needed any more, whether it was had or not.
     pub fn end_hold(&mut self, id: HoldId, end: HoldEnd, now_ns: u64, out: &mut Outbox) {
         self.at(now_ns, out, |engine| {
-            let over = engine.holds.end(&mut engine.facts, id, end);
-            engine.let_go(id, over);
+            engine.holds.end(&mut engine.facts, id, end);
+            engine.let_go();
             engine.begin_holds();
         });
     }
@@ -426,20 +427,25 @@ impl Engine {
                 self.recalls.tick(&mut self.keys, cx);
                 continue;
             }
-            // All at once: when it is a key's turn, its copies are on their way out.
-            for key in self.holds.later_keys(id) {
-                self.keys.recall(cx, key);
-            }
-            self.advance_hold(id);
+            self.continue_hold(id);
         }
+    }
+
+    /// Goes on with a hold of keys, by as many as one event may.
+    fn continue_hold(&mut self, id: HoldId) {
+        // When it is a key's turn, its copies are on their way out.
+        for key in self.holds.later_keys(id) {
+            self.keys.recall(&mut self.facts, key);
+        }
+        self.advance_hold(id);
     }
 
     /// A hold waits for the next of its keys, if there is one.
     fn advance_hold(&mut self, hold: HoldId) {
         let Some((id, key)) = self.holds.next_key(hold) else {
             if mutant(Mutant::HoldLetGoEarly) {
-                let over = self.holds.end(&mut self.facts, hold, HoldEnd::Over);
-                self.let_go(hold, over);
+                self.holds.end(&mut self.facts, hold, HoldEnd::Over);
+                self.let_go();
             }
             return;
         };
@@ -451,8 +457,9 @@ impl Engine {
         }
     }
 
-    fn let_go(&mut self, hold: HoldId, keys: Vec<crate::directory::KeyId>) {
-        for id in keys {
+    /// Lets keys go of holds that are over, as many as one event may.
+    fn let_go(&mut self) {
+        while let Some((hold, id)) = self.holds.next_to_let_go() {
             self.keys.let_go(&mut self.facts, id, hold);
         }
     }
@@ -497,8 +504,10 @@ impl Engine {
     }
 
     fn ticks(&mut self) {
-        for (hold, over) in self.holds.tick(&mut self.facts) {
-            self.let_go(hold, over);
+        self.holds.tick(&mut self.facts);
+        self.let_go();
+        for hold in self.holds.take_unfinished() {
+            self.continue_hold(hold);
         }
         self.begin_holds();
         let cx = &mut self.facts;

@@ -9,6 +9,9 @@
 //! connection that it was sent on has been ended by Redis. Where neither can be had it lingers for
 //! a lease, as a write does whose answer was lost. Then each key has a new version.
 //!
+//! One command may have a million keys. So an event takes, calls back and lets go so many of them
+//! at most, and the next ticks the rest: what else has come is not kept waiting.
+//!
 //! A hold of everything (FLUSHALL) is ready when no other hold and no write goes on, nothing is
 //! lent, and no copy is left of any key; what comes meanwhile is put off.
 
@@ -20,6 +23,9 @@ use super::{
 };
 use crate::{coherence::Nanos, counters::HoldCounters, directory::KeyId};
 use holder::mutants::{Mutant, mutant};
+
+/// Keys that one event takes and lets go, of all holds, and that it calls back for each.
+const KEYS_AT_ONCE: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -42,6 +48,10 @@ struct Hold {
     keys: Vec<(KeyId, Box<[u8]>)>,
     /// How many of them it has.
     taken: usize,
+    /// It waits for its turn at the key behind those.
+    waits: bool,
+    /// Of how many of its keys the copies have been called back.
+    recalled: usize,
     everything: bool,
     phase: Phase,
 }
@@ -55,6 +65,12 @@ pub(super) struct HoldRegistry {
     /// The hold of everything that has begun.
     everything: Option<HoldId>,
     lingering: BTreeSet<(Nanos, HoldId)>,
+    /// Those that go on with the next tick, whatever else they wait for.
+    unfinished: BTreeSet<HoldId>,
+    /// Keys of holds that are over, which are still to be let go.
+    over: VecDeque<(HoldId, Vec<KeyId>)>,
+    /// Keys that this event has taken or let go.
+    steps: usize,
     /// Those that are ready since the last time that was asked.
     ready: Vec<HoldId>,
     pub counters: HoldCounters,
@@ -66,7 +82,16 @@ impl HoldRegistry {
         self.counters.holds += 1;
         self.counters.holds_of_everything += u64::from(wanted.everything);
         let HoldRequest { names, everything } = wanted;
-        let hold = Hold { names, keys: vec![], taken: 0, everything, phase: Phase::Queued };
+        let hold = Hold {
+            names,
+            keys: vec![],
+            taken: 0,
+            waits: false,
+            // The first is taken at once.
+            recalled: 1,
+            everything,
+            phase: Phase::Queued,
+        };
         self.open.insert(id, hold);
         self.queue.push_back(id);
     }
@@ -99,36 +124,69 @@ impl HoldRegistry {
         self.open.get(&id).is_some_and(|hold| hold.everything)
     }
 
-    /// The keys of a hold behind the first: their copies may be called back before it is
-    /// their turn.
-    pub fn later_keys(&self, id: HoldId) -> Vec<KeyId> {
-        let keys = self.open.get(&id).map(|hold| &hold.keys[..]).unwrap_or_default();
-        keys.iter().skip(1).map(|(id, _)| *id).collect()
+    /// The next keys of a hold whose copies are to be called back, before it is their turn.
+    pub fn later_keys(&mut self, id: HoldId) -> Vec<KeyId> {
+        let taking = self.open.get_mut(&id).filter(|hold| hold.phase == Phase::Taking);
+        let Some(hold) = taking else { return vec![] };
+        let later = hold.keys.iter().skip(hold.recalled).take(KEYS_AT_ONCE);
+        let later: Vec<_> = later.map(|(id, _)| *id).collect();
+        hold.recalled += later.len();
+        if hold.recalled < hold.keys.len() {
+            self.unfinished.insert(id);
+        }
+        later
     }
 
-    /// The key that a hold needs next. None: it has all, and is ready.
+    /// The key that a hold needs next, if it is to wait for one now. Where it has all it is ready.
     pub fn next_key(&mut self, id: HoldId) -> Option<(KeyId, Box<[u8]>)> {
-        let hold = self.open.get_mut(&id).filter(|hold| hold.phase == Phase::Taking)?;
-        if hold.everything {
-            return None;
-        }
-        let key = hold.keys.get(hold.taken).cloned();
-        if key.is_none() {
+        let is_asking = |hold: &&mut Hold| hold.phase == Phase::Taking && !hold.waits;
+        let hold = self.open.get_mut(&id).filter(is_asking).filter(|hold| !hold.everything)?;
+        let Some(key) = hold.keys.get(hold.taken).cloned() else {
             hold.phase = Phase::Ready;
             self.ready.push(id);
+            return None;
+        };
+        if self.steps == KEYS_AT_ONCE {
+            self.unfinished.insert(id);
+            return None;
         }
-        key
+        self.steps += 1;
+        hold.waits = true;
+        Some(key)
     }
 
-    /// A hold has its turn at the key that it waited for. The keys to let go, if nobody wants it
-    /// any more.
-    pub fn has_taken(&mut self, id: HoldId) -> Vec<KeyId> {
-        let Some(hold) = self.open.get_mut(&id) else { return vec![] };
+    /// A hold has its turn at the key that it waited for.
+    pub fn has_taken(&mut self, id: HoldId) {
+        let Some(hold) = self.open.get_mut(&id) else { return };
         hold.taken += 1;
-        match hold.phase {
-            Phase::Given => self.forget(id),
-            _ => vec![],
+        hold.waits = false;
+        if hold.phase == Phase::Given {
+            self.forget(id);
         }
+    }
+
+    /// Another event begins.
+    pub fn begin_event(&mut self) {
+        self.steps = 0;
+    }
+
+    /// The holds that were to go on with this tick.
+    pub fn take_unfinished(&mut self) -> BTreeSet<HoldId> {
+        std::mem::take(&mut self.unfinished)
+    }
+
+    /// The next key that is to be let go with this event, and the hold that had it.
+    pub fn next_to_let_go(&mut self) -> Option<(HoldId, KeyId)> {
+        while let Some((hold, keys)) = self.over.front_mut()
+            && self.steps < KEYS_AT_ONCE
+        {
+            if let Some(key) = keys.pop() {
+                self.steps += 1;
+                return Some((*hold, key));
+            }
+            self.over.pop_front();
+        }
+        None
     }
 
     /// A hold of everything is ready, if nothing else goes on any more. `lent`: how many keys are.
@@ -149,40 +207,33 @@ impl HoldRegistry {
         }
     }
 
-    /// A hold is not needed any more. The keys to let go now.
-    pub fn end(&mut self, cx: &mut Context, id: HoldId, end: HoldEnd) -> Vec<KeyId> {
-        let Some(hold) = self.open.get_mut(&id) else { return vec![] };
+    /// A hold is not needed any more.
+    pub fn end(&mut self, cx: &mut Context, id: HoldId, end: HoldEnd) {
+        let Some(hold) = self.open.get_mut(&id) else { return };
         match hold.phase {
             Phase::Queued => {
                 self.queue.retain(|other| *other != id);
                 self.open.remove(&id);
-                vec![]
             }
-            Phase::Taking if !hold.everything => {
-                hold.phase = Phase::Given;
-                vec![]
-            }
+            Phase::Taking if hold.waits => hold.phase = Phase::Given,
             Phase::Ready if end == HoldEnd::Unknown && !mutant(Mutant::HoldForgotten) => {
                 self.counters.holds_unknown += 1;
                 hold.phase = Phase::Lingering;
                 self.lingering.insert((cx.now_ns + cx.leases.length_ns(), id));
-                vec![]
             }
             Phase::Ready | Phase::Taking => self.let_go(cx, id),
-            Phase::Given | Phase::Lingering => vec![],
+            Phase::Given | Phase::Lingering => {}
         }
     }
 
-    /// Those that have lingered for long enough: the keys to let go.
-    pub fn tick(&mut self, cx: &mut Context) -> Vec<(HoldId, Vec<KeyId>)> {
-        let mut over = vec![];
+    /// Those that have lingered for long enough are over.
+    pub fn tick(&mut self, cx: &mut Context) {
         while let Some((at_ns, id)) = self.lingering.first().copied()
             && at_ns <= cx.now_ns
         {
             self.lingering.pop_first();
-            over.push((id, self.let_go(cx, id)));
+            self.let_go(cx, id);
         }
-        over
     }
 
     /// When [`HoldRegistry::tick`] or [`HoldRegistry::next_to_begin`] has something to do next.
@@ -190,7 +241,8 @@ impl HoldRegistry {
         let lingers = self.lingering.first().map(|(at_ns, _)| *at_ns);
         let starts = (!self.queue.is_empty() && !cx.takes_writes(cx.now_ns))
             .then(|| cx.takes_writes_from_ns());
-        lingers.into_iter().chain(starts).min()
+        let is_at_it = !self.unfinished.is_empty() || !self.over.is_empty();
+        [lingers, starts, is_at_it.then_some(cx.now_ns)].into_iter().flatten().min()
     }
 
     /// Those that have become ready since the last time.
@@ -200,12 +252,12 @@ impl HoldRegistry {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.open.is_empty()
+        self.open.is_empty() && self.over.is_empty()
     }
 
-    /// A hold is over: the keys that it has, which are to have a new version; of one of everything
-    /// all keys get it here.
-    fn let_go(&mut self, cx: &mut Context, id: HoldId) -> Vec<KeyId> {
+    /// A hold is over: the keys that it has are to have a new version; of one of everything all
+    /// keys get it here.
+    fn let_go(&mut self, cx: &mut Context, id: HoldId) {
         if self.everything == Some(id) {
             self.everything = None;
             cx.all_held = false;
@@ -213,12 +265,13 @@ impl HoldRegistry {
             cx.backend.forget_versions(version);
             cx.all_change();
         }
-        self.forget(id)
+        self.forget(id);
     }
 
-    fn forget(&mut self, id: HoldId) -> Vec<KeyId> {
-        let Some(hold) = self.open.remove(&id) else { return vec![] };
-        hold.keys[..hold.taken].iter().map(|(id, _)| *id).collect()
+    fn forget(&mut self, id: HoldId) {
+        let Some(hold) = self.open.remove(&id) else { return };
+        let keys = hold.keys[..hold.taken].iter().rev();
+        self.over.push_back((id, keys.map(|(id, _)| *id).collect()));
     }
 }
 

@@ -121,12 +121,62 @@ fn a_command_with_more_keys_than_writes_may_wait_leaves_the_writes_their_room() 
     let mut store = Store::new();
     let names = (0..=MAX_WAITING).map(|n| name(&format!("key {n}"))).collect();
     store.hold(1, HoldRequest { names, everything: false });
+    (0..100).for_each(|_| store.tick(0));
     assert_eq!(store.had(), [1]);
     assert_eq!(store.write(TENANT_OPEN, 1, 1, b"k"), Some(Status::Ok), "another tenant's");
     assert_eq!(store.write(KEYED, 1, 1, b"k"), Some(Status::Ok), "the same one's");
     store.end_hold(1, HoldEnd::Over);
+    (0..100).for_each(|_| store.tick(0));
     assert_eq!(store.engine.facts.ledger.pending.all(), 0);
     assert!(store.engine.facts.directory.is_settled());
+}
+
+/// A key costs some microseconds: of a million others would wait for seconds, and leases lapse.
+#[test]
+fn a_command_with_many_keys_is_taken_and_let_go_piece_by_piece_and_others_go_on_meanwhile() {
+    let mut store = with_a_copy();
+    store.tick(0);
+    let names = (0..100_000).map(|n| name(&format!("key {n}"))).collect();
+    store.hold(1, HoldRequest { names, everything: false });
+    let is_at_it = |store: &Store| store.engine.next_deadline_ns() == Some(LATER_NS);
+    assert!(store.had().is_empty() && is_at_it(&store));
+    let read = Header { tenant: KEYED, ..Header::new(Op::ReadRequest) };
+    assert!(store.ask(read, b"key 0").is_some());
+    let pieces = (0..1_000)
+        .take_while(|_| {
+            is_at_it(&store) && {
+                store.tick(0);
+                true
+            }
+        })
+        .count();
+    assert!((50..1_000).contains(&pieces), "{pieces}");
+    assert_eq!(store.had(), [1]);
+    store.end_hold(1, HoldEnd::Over);
+    assert!(is_at_it(&store) && store.engine.is_at_work());
+    assert_eq!(store.write(KEYED, 1, 5, b"z"), Some(Status::Ok));
+    let pieces = (0..1_000)
+        .take_while(|_| {
+            is_at_it(&store) && {
+                store.tick(0);
+                true
+            }
+        })
+        .count();
+    assert!((50..1_000).contains(&pieces), "{pieces}");
+    assert!(store.engine.facts.directory.is_settled() && !store.engine.is_at_work());
+}
+
+/// One with copies calls them all back, whatever the first of its keys waits for.
+#[test]
+fn a_command_with_many_keys_that_is_given_up_midway_holds_up_nothing() {
+    let mut store = Store::new();
+    let names = (0..100_000).map(|n| name(&format!("key {n}"))).collect();
+    store.hold(1, HoldRequest { names, everything: false });
+    store.end_hold(1, HoldEnd::Over);
+    (0..200).for_each(|_| store.tick(0));
+    assert_eq!(store.had(), NONE);
+    assert!(store.engine.facts.directory.is_settled() && !store.engine.is_at_work());
 }
 
 #[test]
