@@ -280,6 +280,8 @@ pub struct HoldCounters {
     /// Holds whose command may have taken place or not when their connection to Redis or memcached
     /// was lost: they went on for a lease.
     pub holds_unknown: u64,
+    /// Holds of everything that were refused, because something that they waited for did not end.
+    pub holds_refused: u64,
 }
 
 /// Disciplines' halves.

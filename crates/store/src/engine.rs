@@ -381,7 +381,8 @@ impl Engine {
     // ---- holds
 
     /// A command is to have keys for itself. [`Engine::take_held`] says when it has; then it may be
-    /// carried out, and [`Engine::end_hold`] is called when it is over. `id` is the caller's, and
+    /// carried out, and [`Engine::end_hold`] is called when it is over. Or
+    /// [`Engine::take_refused`] says that it is not going to have them. `id` is the caller's, and
     /// new.
     pub fn hold(&mut self, id: HoldId, wanted: HoldRequest, now_ns: u64, out: &mut Outbox) {
         self.at(now_ns, out, |engine| {
@@ -415,6 +416,12 @@ impl Engine {
     /// The holds that have been had since the last time this was asked.
     pub fn take_held(&mut self) -> Vec<HoldId> {
         self.holds.take_ready()
+    }
+
+    /// The holds that were refused since the last time this was asked: what they waited for did not
+    /// end in time, and nothing is left of them.
+    pub fn take_refused(&mut self) -> Vec<HoldId> {
+        self.holds.take_refused()
     }
 
     /// Begins with the holds that may be begun with.
@@ -724,7 +731,7 @@ impl Engine {
     /// How long it takes at most until all are back, whatever has become of the switches, if the
     /// backend answers.
     pub fn returns_within(&self) -> Duration {
-        Duration::from_nanos(2 * self.facts.leases.length_ns()) + Duration::from_secs(1)
+        Duration::from_nanos(self.facts.returns_within_ns())
     }
 
     /// Why no key is lent, where a tenant has write-back.

@@ -11,7 +11,7 @@ mod port;
 
 pub(crate) use address::AddressForm;
 pub use address::PortAddress;
-pub(crate) use holding::{Had, Hold, HoldMessage, HoldQuestion, HoldWait, Holder};
+pub(crate) use holding::{Had, Hold, HoldMessage, HoldQuestion, HoldWait, Holder, LATE, NoHold};
 pub(crate) use listener::ClientTaker;
 pub(crate) use outlet::{Outlet, shrink};
 pub(crate) use port::Port;

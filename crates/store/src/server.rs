@@ -29,7 +29,7 @@ use crate::{
     journal::{FileJournal, Journal},
     memcached_port,
     net::{Endpoint, Outbox},
-    ports::{Had, HoldMessage, HoldQuestion, Holder, Port},
+    ports::{Had, HoldMessage, HoldQuestion, Holder, NoHold, Port},
     reports::{Report, Reports},
     resp_port,
     status::BackendTroubleStatus,
@@ -402,7 +402,7 @@ impl Server {
         let HoldQuestion { id, wanted, at_home, ready, holder } = question;
         let elsewhere = |name: &&Vec<u8>| at_home && self.engine.is_elsewhere(name);
         if let Some(name) = wanted.names.iter().find(elsewhere) {
-            return drop(ready.send(Err(name.clone())));
+            return drop(ready.send(Err(NoHold::Elsewhere(name.clone()))));
         }
         let now_ns = self.now_ns();
         self.waiting.insert(id, (ready, holder));
@@ -420,12 +420,17 @@ impl Server {
         }
     }
 
-    /// Gives the holds that are had to who asked for them. Who does not want one any more gives it
-    /// back by that ([`crate::ports::Hold`]).
+    /// Gives the holds that are had to who asked for them, and tells who is not going to have one.
+    /// Who does not want one any more gives it back by that ([`crate::ports::Hold`]).
     fn give_holds(&mut self) {
         for id in self.engine.take_held() {
             if let Some((ready, holder)) = self.waiting.remove(&id) {
                 drop(ready.send(Ok(holder.had(id))));
+            }
+        }
+        for id in self.engine.take_refused() {
+            if let Some((ready, _)) = self.waiting.remove(&id) {
+                drop(ready.send(Err(NoHold::Late)));
             }
         }
     }

@@ -216,6 +216,17 @@ impl Port {
 
     /// Sends what has what it waited for, as long as there is such.
     pub fn send_held(&mut self, at: &mut Surroundings<'_>, io: &mut Io<'_>) {
+        for hold in at.engine.take_refused() {
+            let waits =
+                |client: &PortClient| matches!(client.waits, Some((waits, _)) if waits == hold);
+            let found = self.clients.iter_mut().find(|(_, client)| waits(client));
+            // Its client learns no more of it than if the connection had been lost.
+            if let Some((connection, client)) = found {
+                client.waits = None;
+                let connection = *connection;
+                self.lose(connection, at, io);
+            }
+        }
         loop {
             let had = at.engine.take_held();
             if had.is_empty() {

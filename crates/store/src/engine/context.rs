@@ -214,6 +214,12 @@ impl Context {
         self.started_ns + counted_ns(self.config.longest_lease_ns())
     }
 
+    /// How long it takes at most until all lent keys are back, whatever has become of the switches,
+    /// if the backend answers.
+    pub fn returns_within_ns(&self) -> Nanos {
+        2 * self.leases.length_ns() + 1_000_000_000
+    }
+
     /// Whether what the store has is still there when its process has ended.
     pub fn outlives(&self) -> bool {
         self.config.backend != crate::BackendConfig::Embedded

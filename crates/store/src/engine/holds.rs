@@ -13,7 +13,9 @@
 //! at most, and the next ticks the rest: what else has come is not kept waiting.
 //!
 //! A hold of everything (FLUSHALL) is ready when no other hold and no write goes on, nothing is
-//! lent, and no copy is left of any key; what comes meanwhile is put off.
+//! lent, and no copy is left of any key; what comes meanwhile is put off. So it does not wait for
+//! ever, as for a lent key whose value the backend refuses: after a time it is refused, and nothing
+//! was done.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -64,6 +66,10 @@ pub(super) struct HoldRegistry {
     queue: VecDeque<HoldId>,
     /// The hold of everything that has begun.
     everything: Option<HoldId>,
+    /// When it is refused, if it is not ready before.
+    refused_ns: Nanos,
+    /// Those that were refused since the last time that was asked.
+    refused: Vec<HoldId>,
     lingering: BTreeSet<(Nanos, HoldId)>,
     /// Those that go on with the next tick, whatever else they wait for.
     unfinished: BTreeSet<HoldId>,
@@ -112,6 +118,8 @@ impl HoldRegistry {
         }
         if hold.everything {
             self.everything = Some(id);
+            // What does come back is back in half of that.
+            self.refused_ns = cx.now_ns + 2 * cx.returns_within_ns();
             cx.all_held = true;
             // Before its command can be carried out: whoever reads in Redis sees what came of it.
             cx.all_change();
@@ -191,10 +199,7 @@ impl HoldRegistry {
 
     /// A hold of everything is ready, if nothing else goes on any more. `lent`: how many keys are.
     pub fn settle_everything(&mut self, cx: &Context, lent: impl FnOnce() -> usize) {
-        let Some(id) = self.everything else { return };
-        if self.open.get(&id).is_none_or(|hold| hold.phase != Phase::Taking) {
-            return;
-        }
+        let Some(id) = self.taking_everything() else { return };
         let begun = self.open.values().filter(|hold| hold.phase != Phase::Queued).count();
         let no_copies = cx.directory.copies() == 0 && cx.directory.is_settled();
         let rests = begun == 1
@@ -226,8 +231,32 @@ impl HoldRegistry {
         }
     }
 
-    /// Those that have lingered for long enough are over.
+    /// The hold of everything that has begun, if it is not ready.
+    fn taking_everything(&self) -> Option<HoldId> {
+        let is_taking = |id: &HoldId| self.open.get(id).is_some_and(|h| h.phase == Phase::Taking);
+        self.everything.filter(is_taking)
+    }
+
+    /// Refuses the hold of everything that is late, and those behind it, which would wait for the
+    /// same while everything waits for them.
+    fn refuse_late(&mut self, cx: &mut Context) {
+        let is_late = cx.now_ns >= self.refused_ns;
+        let Some(id) = self.taking_everything().filter(|_| is_late) else { return };
+        let is_refused = |at: &HoldId| self.open.get(at).is_some_and(|hold| hold.everything);
+        let behind = self.queue.iter().copied().filter(is_refused);
+        let refused: Vec<HoldId> = std::iter::once(id).chain(behind).collect();
+        tracing::warn!(
+            "{} commands that may change every key were refused: what they wait for, keys that are lent or others' commands, does not end",
+            refused.len()
+        );
+        self.counters.holds_refused += refused.len() as u64;
+        refused.iter().for_each(|id| self.end(cx, *id, HoldEnd::Over));
+        self.refused.extend(refused);
+    }
+
+    /// Those that have lingered for long enough are over, and what is late is refused.
     pub fn tick(&mut self, cx: &mut Context) {
+        self.refuse_late(cx);
         while let Some((at_ns, id)) = self.lingering.first().copied()
             && at_ns <= cx.now_ns
         {
@@ -242,12 +271,18 @@ impl HoldRegistry {
         let starts = (!self.queue.is_empty() && !cx.takes_writes(cx.now_ns))
             .then(|| cx.takes_writes_from_ns());
         let is_at_it = !self.unfinished.is_empty() || !self.over.is_empty();
-        [lingers, starts, is_at_it.then_some(cx.now_ns)].into_iter().flatten().min()
+        let refuses = self.taking_everything().map(|_| self.refused_ns);
+        [lingers, starts, refuses, is_at_it.then_some(cx.now_ns)].into_iter().flatten().min()
     }
 
     /// Those that have become ready since the last time.
     pub fn take_ready(&mut self) -> Vec<HoldId> {
         std::mem::take(&mut self.ready)
+    }
+
+    /// Those that were refused since the last time.
+    pub fn take_refused(&mut self) -> Vec<HoldId> {
+        std::mem::take(&mut self.refused)
     }
 
     /// Whether there are none.

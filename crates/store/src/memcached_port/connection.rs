@@ -27,7 +27,7 @@ use super::{
     input::{Input, Next},
     output::Output,
 };
-use crate::ports::Hold;
+use crate::ports::{Hold, LATE, NoHold};
 use holder::mutants::{Mutant, mutant};
 
 /// How long a client that is sent away may take for the last answers.
@@ -140,7 +140,8 @@ impl Connection {
         let had = self.state.holder.ask_at_home(std::mem::take(&mut batch.wanted));
         let mut hold = match self.output.while_sending(writes, had).await {
             Ok(Ok(hold)) => hold,
-            Ok(Err(name)) => return self.refuses(&batch, &anothers(&name)),
+            Ok(Err(NoHold::Elsewhere(name))) => return self.refuses(&batch, &anothers(&name)),
+            Ok(Err(NoHold::Late)) => return self.refuses(&batch, LATE),
             // The store ends.
             Err(_) => return Fate::Ends,
         };

@@ -15,8 +15,20 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::{HoldEnd, HoldId, HoldRequest};
 
-/// A hold that is had; or a key because of which nobody has it, for it is another store's.
-pub(crate) type Had = Result<Hold, Vec<u8>>;
+/// A hold that is had, or why nobody has it.
+pub(crate) type Had = Result<Hold, NoHold>;
+
+/// Why a hold is not had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoHold {
+    /// This key is another store's.
+    Elsewhere(Vec<u8>),
+    /// What it waited for does not end.
+    Late,
+}
+
+/// What a client is told whose command has no hold because that was late.
+pub(crate) const LATE: &str = "it would have to wait for keys that are lent to switches, or for others' commands, and these do not end";
 
 /// What is asked of the store's loop.
 #[derive(Debug)]
@@ -57,8 +69,8 @@ impl Holder {
         (Holder { messages, asked: Arc::default() }, receiver)
     }
 
-    /// Asks for a hold, which comes when it is had; it does not if the store ends before. Who gives
-    /// up waiting gives the hold up.
+    /// Asks for a hold, which comes when it is had, or is refused; it does not if the store ends
+    /// before. Who gives up waiting gives the hold up.
     pub fn ask(&self, wanted: HoldRequest) -> HoldWait {
         self.question(wanted, false)
     }

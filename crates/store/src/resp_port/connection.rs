@@ -43,7 +43,7 @@ use super::{
 };
 use crate::{
     backend::redis::{self as master, Upstream},
-    ports::{Hold, shrink},
+    ports::{Hold, LATE, shrink},
     slot_map::NodeAddress,
 };
 use client_end::{ClientEnd, INPUT_BYTES, READ_BYTES};
@@ -251,7 +251,8 @@ impl Connection {
             tokio::select! {
                 biased;
                 hold = had(&mut self.waits), if self.waits.is_some() => match hold {
-                    Some(hold) => self.send_held(hold),
+                    Some(Ok(hold)) => self.send_held(hold),
+                    Some(Err(_)) => self.refuse_held(),
                     // The store ends.
                     None => return End::Client,
                 },
@@ -469,6 +470,16 @@ impl Connection {
             false => output.add(&commands.bytes),
         }
         self.holds.begin(hold);
+    }
+
+    /// The hold is refused that commands wait for, and so are they. A transaction of which Redis
+    /// has what was queued cannot go on without its EXEC: it ends with the client's connection.
+    fn refuse_held(&mut self) {
+        let Some(commands) = self.waits.take() else { return };
+        if self.session.refuses_last(commands.count, LATE) {
+            self.client.input.clear();
+            self.client.is_closing = true;
+        }
     }
 
     /// Looks at what Redis has sent: finds where answers end, and passes on what the client wants.

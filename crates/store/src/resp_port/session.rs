@@ -587,6 +587,23 @@ impl Session {
         self.sent(ExpectedAnswer::Local(bytes));
     }
 
+    /// The last so many commands that are not answered were not sent, and are not going to be: the
+    /// client is told so in their turn. Whether a transaction was to be carried out with them.
+    pub fn refuses_last(&mut self, count: usize, why: &str) -> bool {
+        let first = self.unanswered.len().saturating_sub(count);
+        let mut ends_transaction = false;
+        for command in self.unanswered.range_mut(first..) {
+            ends_transaction |= command.expected == ExpectedAnswer::Exec;
+            self.bars -= usize::from(std::mem::take(&mut command.bars));
+            self.blocking -= usize::from(command.expected == ExpectedAnswer::Blocking);
+            if !matches!(command.expected, ExpectedAnswer::Local(_)) {
+                let line = format!("-TRYAGAIN nothing was done: {why}\r\n");
+                command.expected = ExpectedAnswer::Local(line.into_bytes());
+            }
+        }
+        ends_transaction
+    }
+
     fn sent(&mut self, expected: ExpectedAnswer) {
         let is_unwanted = match self.wants {
             Wants::All => false,

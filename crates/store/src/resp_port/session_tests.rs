@@ -131,6 +131,31 @@ fn a_script_may_change_anything_on_each_connection_to_redis() {
 }
 
 #[test]
+fn commands_whose_hold_is_refused_are_told_so_in_their_turn() {
+    let refused = b"-TRYAGAIN nothing was done: late\r\n";
+    let mut world = World::new();
+    assert_eq!(world.asks("GET a"), Step::Send);
+    assert_eq!(world.asks("SET k v"), holds(&["k"]));
+    assert!(matches!(world.asks("FLUSHALL"), Step::Hold(_)));
+    assert!(!world.session.refuses_last(2, "late"));
+    assert_eq!(world.session.take_local(), None, "another's answer is to come first");
+    assert_eq!(world.hears("$1\r\nv\r\n"), PASSED);
+    for _ in 0..2 {
+        assert_eq!(world.session.take_local().unwrap(), refused);
+    }
+    assert_eq!(world.asks("SET k v"), holds(&["k"]));
+    assert_eq!(world.hears("+OK\r\n"), ENDS_HOLD);
+    for (line, answer) in [("MULTI", "+OK\r\n"), ("SET k v", "+QUEUED\r\n")] {
+        assert_eq!(world.asks(line), Step::Send);
+        world.hears(answer);
+    }
+    assert_eq!(world.asks("EXEC"), holds(&["k"]));
+    assert!(world.session.refuses_last(1, "late"), "Redis has what was queued");
+    assert_eq!(world.session.take_local().unwrap(), refused);
+    assert_eq!(world.session.unanswered(), 0);
+}
+
+#[test]
 fn a_transaction_is_held_as_a_whole() {
     let mut world = World::new();
     assert_eq!(world.asks("MULTI"), Step::Send);

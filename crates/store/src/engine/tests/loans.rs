@@ -427,6 +427,44 @@ fn a_keeper_that_has_begun_is_told_again_that_there_is_no_loan() {
     assert_eq!(store.engine.counters().loans.loans_cancelled, 1);
 }
 
+/// Everything else would wait with it: also the deletes that make room at the backend.
+#[test]
+fn a_hold_of_everything_is_refused_where_a_lent_key_does_not_come_back() {
+    let (mut store, mut switches) = lent();
+    switches.newest = Some(b"newer");
+    let backend = RemoteBackend::new(Watch::Unneeded);
+    store.engine.facts.backend = Box::new(backend.clone());
+    let everything = || HoldRequest { names: vec![], everything: true };
+    let of_another = || HoldRequest {
+        names: vec![wire::backend_name(KEYED, b"another").unwrap()],
+        everything: false,
+    };
+    store.out.clear();
+    for (id, wanted) in [(1, everything()), (2, of_another()), (3, everything())] {
+        let asked = std::mem::take(&mut store.out);
+        store.engine.hold(id, wanted, LATER_NS, &mut store.out);
+        asked.messages().for_each(|(bytes, peer)| store.out.push_bytes(bytes, peer));
+    }
+    switches.obey(&mut store, 0);
+    let is_write =
+        |call: &super::remote::BackendCall| matches!(call, super::remote::BackendCall::Write(..));
+    let mut had = vec![];
+    for ms in (0..60_000).step_by(100) {
+        while backend.count(is_write) > 0 {
+            let full = Change::Refused(Refusal::new("OOM no room"));
+            let refused = Completion::Change(backend.take_write(), full);
+            store.engine.complete(refused, LATER_NS + ms * 1_000_000, &mut store.out);
+        }
+        store.tick(ms);
+        had.extend(store.engine.take_held());
+    }
+    assert_eq!((had, store.engine.take_refused()), (vec![2], vec![1, 3]));
+    assert_eq!((store.engine.loans(), store.engine.counters().holds.holds_refused), (1, 2));
+    let header = Header { tenant: KEYED, client: 3, request: 1, ..Header::new(Op::WriteRequest) };
+    store.hand_in_at(header, b"other", b"v", 0, LATER_NS + 60_000_000_000);
+    assert_eq!(backend.count(is_write), 1, "it is begun with");
+}
+
 /// Nothing is lost: who asks has to hear why he gets nothing, or he takes the store for dead.
 #[test]
 fn while_the_backend_does_not_take_a_value_that_came_back_reads_are_answered() {

@@ -9,7 +9,7 @@ use redis::ConnectionAddr;
 use crate::{
     backend::redis::{Session, Upstream},
     engine::HoldRequest,
-    ports::{Hold, HoldWait, Holder},
+    ports::{Had, Hold, HoldWait, Holder},
 };
 
 /// Commands and bytes that share a hold.
@@ -65,10 +65,10 @@ pub(super) struct HeldCommands {
     had: HoldWait,
 }
 
-/// The hold that commands wait for, when it is had; `None` if it never is.
-pub(super) async fn had(waits: &mut Option<HeldCommands>) -> Option<Hold> {
+/// The hold that commands wait for, when it is had or refused; `None` if neither ever is.
+pub(super) async fn had(waits: &mut Option<HeldCommands>) -> Option<Had> {
     match waits {
-        Some(waits) => (&mut waits.had).await.ok()?.ok(),
+        Some(waits) => (&mut waits.had).await.ok(),
         None => std::future::pending().await,
     }
 }
