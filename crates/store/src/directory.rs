@@ -10,7 +10,7 @@ use wire::{KeyHash, maps::HashMap};
 
 use crate::{
     backend::Key,
-    coherence::{Asks, KeyState, Leases, Nanos, SwitchId},
+    coherence::{Asks, Copy, KeyState, Leases, Nanos},
     shares::Shares,
 };
 
@@ -51,6 +51,8 @@ impl<W> Entry<W> {
 thread_local! {
     /// How often every entry was looked at on this thread.
     pub(crate) static WALKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    /// How often it was asked on this thread who holds a key.
+    pub(crate) static ASKED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// The directory of rule 3, over all keys.
@@ -201,10 +203,12 @@ impl<W> Directory<W> {
         entries.map(|(index, entry)| (Place { index, serial: entry.serial }, entry))
     }
 
-    /// Whether a switch may hold a copy of a key.
-    pub fn holds(&self, id: &KeyId, switch: SwitchId) -> bool {
+    /// The copies that there may be of a key, in the order of their switches.
+    pub fn copies_of(&self, id: &KeyId) -> &[Copy] {
+        #[cfg(test)]
+        ASKED.with(|count| count.set(count.get() + 1));
         let entry = self.find(id).and_then(|place| self.get(place));
-        entry.is_some_and(|entry| entry.state.copy_of(switch).is_some())
+        entry.map(|entry| entry.state.copies()).unwrap_or_default()
     }
 
     /// Whose copies are to go if this tenant finds no room.

@@ -8,11 +8,14 @@
 
 use std::collections::BTreeMap;
 
-use super::Nanos;
+use super::{Copy, Nanos, SwitchId};
 
-/// Keys that are looked at one by one when a lease is asked for; beyond, all of them count for
-/// every switch.
-const LOOKED_AT: usize = 4096;
+/// Keys that are looked at one by one when a lease is asked for. Of more a list by switch is made.
+const LOOKED_AT: usize = 64;
+/// Keys of which that list is made; beyond, all of them count for every switch.
+const LISTED: usize = 4096;
+/// How long the list is good for: leases are asked for by thousands.
+const LIST_NS: Nanos = 50_000_000;
 
 /// Whether others may write to the backend, and whether the store hears of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -37,6 +40,19 @@ pub struct OutsideWatch<K> {
     open_since_ns: Nanos,
     /// Every key is to be called back, and not all have been begun with.
     all_since_ns: Option<Nanos>,
+    list: OpenBySwitch,
+}
+
+/// Since when something of a switch's copies may be missing, for each that may hold one of an open
+/// key. Nothing is granted of a key while it is open, so what was listed since may only have become
+/// less: to go by the list for a while is to lend too little, and never too much.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct OpenBySwitch {
+    /// When it was made.
+    made_ns: Option<Nanos>,
+    since_ns: BTreeMap<SwitchId, Nanos>,
+    /// The earliest of the keys that were opened since: they count for every switch.
+    newer_ns: Option<Nanos>,
 }
 
 impl<K: Ord> OutsideWatch<K> {
@@ -48,6 +64,7 @@ impl<K: Ord> OutsideWatch<K> {
             open: BTreeMap::new(),
             open_since_ns: now_ns,
             all_since_ns: None,
+            list: OpenBySwitch::default(),
         }
     }
 
@@ -96,6 +113,10 @@ impl<K: Ord> OutsideWatch<K> {
         }
         self.open_since_ns = self.open_since_ns.min(since_ns);
         self.open.entry(key).or_insert(since_ns);
+        if self.list.made_ns.is_some() {
+            let newer_ns = self.list.newer_ns.unwrap_or(since_ns);
+            self.list.newer_ns = Some(newer_ns.min(since_ns));
+        }
     }
 
     /// No copy of this key is served any more.
@@ -116,14 +137,15 @@ impl<K: Ord> OutsideWatch<K> {
         self.all_since_ns = None;
     }
 
-    /// How much of a lease of `length_ns` a switch may be lent now, counted from now. `holds`:
-    /// whether it may hold a copy of a key. `None`: so little is left that it had better lapse; a
-    /// new term begins then.
-    pub fn lendable_ns(
-        &self,
+    /// How much of a lease of `length_ns` a switch may be lent now, counted from now. `copies`:
+    /// those that there may be of a key, in the order of their switches. `None`: so little is left
+    /// that it had better lapse; a new term begins then.
+    pub fn lendable_ns<'a>(
+        &mut self,
+        switch: SwitchId,
         length_ns: Nanos,
         now_ns: Nanos,
-        holds: impl Fn(&K) -> bool,
+        copies: impl Fn(&K) -> &'a [Copy],
     ) -> Option<Nanos> {
         let seen_ns = match self.watch {
             Watch::Unneeded => return Some(length_ns),
@@ -132,14 +154,35 @@ impl<K: Ord> OutsideWatch<K> {
             Watch::Impossible => now_ns,
         };
         let since_ns = seen_ns.min(self.all_since_ns.unwrap_or(Nanos::MAX));
-        let open_ns = if self.open.len() > LOOKED_AT {
-            self.open_since_ns
-        } else {
-            let held = self.open.iter().filter(|(key, _)| holds(key));
-            held.map(|(_, since_ns)| *since_ns).min().unwrap_or(Nanos::MAX)
+        let open_ns = match self.open.len() {
+            keys if keys <= LOOKED_AT => {
+                let at = |copies: &[Copy]| copies.binary_search_by_key(&switch, |c| c.switch);
+                let held = self.open.iter().filter(|(key, _)| at(copies(key)).is_ok());
+                held.map(|(_, since_ns)| *since_ns).min()
+            }
+            keys if keys <= LISTED => {
+                if self.list.made_ns.is_none_or(|made_ns| now_ns >= made_ns + LIST_NS) {
+                    self.list_open(now_ns, copies);
+                }
+                let listed_ns = self.list.since_ns.get(&switch).copied();
+                listed_ns.into_iter().chain(self.list.newer_ns).min()
+            }
+            _ => Some(self.open_since_ns),
         };
+        let open_ns = open_ns.unwrap_or(Nanos::MAX);
         let age_ns = now_ns.saturating_sub(since_ns.min(open_ns));
         (age_ns <= length_ns / 2).then(|| length_ns - age_ns)
+    }
+
+    fn list_open<'a>(&mut self, now_ns: Nanos, copies: impl Fn(&K) -> &'a [Copy]) {
+        let mut list = OpenBySwitch { made_ns: Some(now_ns), ..OpenBySwitch::default() };
+        for (key, since_ns) in &self.open {
+            for copy in copies(key) {
+                let earliest_ns = list.since_ns.entry(copy.switch).or_insert(*since_ns);
+                *earliest_ns = (*earliest_ns).min(*since_ns);
+            }
+        }
+        self.list = list;
     }
 }
 
@@ -148,6 +191,11 @@ mod tests {
     use super::*;
 
     const LENGTH: Nanos = 1000;
+
+    /// Switch 1 has a copy of every key.
+    fn held<K>(_: &K) -> &'static [Copy] {
+        &[Copy { switch: 1, granted: 1, term: 1 }]
+    }
 
     fn tracked() -> OutsideWatch<u8> {
         OutsideWatch::new(Watch::Tracked, 0)
@@ -158,11 +206,11 @@ mod tests {
         let mut outside = tracked();
         outside.seen(500);
         outside.seen(400);
-        assert_eq!(outside.lendable_ns(LENGTH, 600, |_| true), Some(900));
-        assert_eq!(outside.lendable_ns(LENGTH, 1000, |_| true), Some(500));
-        assert_eq!(outside.lendable_ns(LENGTH, 1001, |_| true), None);
-        let unneeded: OutsideWatch<u8> = OutsideWatch::new(Watch::Unneeded, 0);
-        assert_eq!(unneeded.lendable_ns(LENGTH, 1_000_000, |_| true), Some(LENGTH));
+        assert_eq!(outside.lendable_ns(1, LENGTH, 600, held), Some(900));
+        assert_eq!(outside.lendable_ns(1, LENGTH, 1000, held), Some(500));
+        assert_eq!(outside.lendable_ns(1, LENGTH, 1001, held), None);
+        let mut unneeded: OutsideWatch<u8> = OutsideWatch::new(Watch::Unneeded, 0);
+        assert_eq!(unneeded.lendable_ns(1, LENGTH, 1_000_000, held), Some(LENGTH));
     }
 
     #[test]
@@ -171,21 +219,47 @@ mod tests {
         outside.seen(500);
         outside.opened(1);
         outside.seen(800);
-        assert_eq!(outside.lendable_ns(LENGTH, 800, |_| true), Some(700));
-        assert_eq!(outside.lendable_ns(LENGTH, 800, |_| false), Some(1000));
+        assert_eq!(outside.lendable_ns(1, LENGTH, 800, held), Some(700));
+        assert_eq!(outside.lendable_ns(2, LENGTH, 800, held), Some(1000));
         outside.opened(1);
-        assert_eq!(outside.lendable_ns(LENGTH, 800, |_| true), Some(700), "as before");
+        assert_eq!(outside.lendable_ns(1, LENGTH, 800, held), Some(700), "as before");
         outside.closed(&1);
-        assert_eq!(outside.lendable_ns(LENGTH, 800, |_| true), Some(1000));
+        assert_eq!(outside.lendable_ns(1, LENGTH, 800, held), Some(1000));
     }
 
     #[test]
     fn too_many_keys_count_for_every_switch() {
         let mut outside: OutsideWatch<usize> = OutsideWatch::new(Watch::Tracked, 0);
         outside.seen(100);
+        (0..=LISTED).for_each(|key| outside.opened(key));
+        outside.seen(400);
+        assert_eq!(outside.lendable_ns(2, LENGTH, 400, held), Some(700));
+    }
+
+    #[test]
+    fn of_many_keys_a_list_is_kept_for_a_while_that_lends_nobody_too_much() {
+        const LENGTH: Nanos = 10 * LIST_NS;
+        let mut outside: OutsideWatch<usize> = OutsideWatch::new(Watch::Tracked, 0);
+        outside.seen(100);
         (0..=LOOKED_AT).for_each(|key| outside.opened(key));
         outside.seen(400);
-        assert_eq!(outside.lendable_ns(LENGTH, 400, |_| false), Some(700));
+        assert_eq!(outside.lendable_ns(1, LENGTH, 400, held), Some(LENGTH - 300));
+        assert_eq!(outside.lendable_ns(2, LENGTH, 400, held), Some(LENGTH));
+        // Another key is opened: for all, until there is a new list.
+        outside.opened(1_000);
+        outside.seen(500);
+        let unheld = |key: &usize| if *key == 1_000 { &[][..] } else { held(key) };
+        assert_eq!(outside.lendable_ns(2, LENGTH, 500, unheld), Some(LENGTH - 100));
+        let later_ns = 400 + LIST_NS;
+        outside.seen(later_ns);
+        assert_eq!(outside.lendable_ns(2, LENGTH, later_ns, unheld), Some(LENGTH));
+        assert_eq!(outside.lendable_ns(1, LENGTH, later_ns, unheld), Some(LENGTH + 100 - later_ns));
+        // What was acknowledged since the list was made counts until the next.
+        let gone = |_: &usize| &[][..];
+        assert_eq!(outside.lendable_ns(1, LENGTH, later_ns, gone), Some(LENGTH + 100 - later_ns));
+        let last_ns = later_ns + LIST_NS;
+        outside.seen(last_ns);
+        assert_eq!(outside.lendable_ns(1, LENGTH, last_ns, gone), Some(LENGTH));
     }
 
     #[test]
@@ -196,12 +270,12 @@ mod tests {
         outside.seen(300);
         outside.all_changed();
         assert!(!outside.may_grant_reads());
-        assert_eq!(outside.lendable_ns(LENGTH, 300, |_| false), Some(800));
+        assert_eq!(outside.lendable_ns(2, LENGTH, 300, held), Some(800));
         outside.opened(7);
         outside.all_opened();
         assert!(outside.may_grant_reads());
-        assert_eq!(outside.lendable_ns(LENGTH, 300, |_| false), Some(1000));
-        assert_eq!(outside.lendable_ns(LENGTH, 300, |_| true), Some(800), "from before");
+        assert_eq!(outside.lendable_ns(2, LENGTH, 300, held), Some(1000));
+        assert_eq!(outside.lendable_ns(1, LENGTH, 300, held), Some(800), "from before");
     }
 
     #[test]

@@ -77,14 +77,14 @@ pub(super) fn asked(cx: &mut Context, packet: &Packet<'_>, peer: Peer) {
         cx.holders.counters.holders_refused_full += 1;
         return answer(cx, Header { status: Status::NoRoom, ..reply }, secret, peer);
     };
-    // What follows may look at every key that is being called back.
+    // What follows may look at many keys that are being called back.
     if !cx.holders.may_ask(number, cx.now_ns) {
         cx.holders.counters.holders_refused_pace += 1;
         return;
     }
     let directory = &cx.directory;
-    let holds = |id: &KeyId| directory.holds(id, number);
-    let lendable = cx.outside.lendable_ns(cx.config.lease_ns(), cx.now_ns, holds);
+    let copies = |id: &KeyId| directory.copies_of(id);
+    let lendable = cx.outside.lendable_ns(number, cx.config.lease_ns(), cx.now_ns, copies);
     let Some(lent_ns) = lendable else {
         cx.holders.counters.holders_refused_unwatched += 1;
         return;

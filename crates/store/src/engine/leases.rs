@@ -81,8 +81,9 @@ impl Lessor {
         // Where others write to the backend: no lease goes beyond what is known of that.
         let length_ns = cx.config.lease_ns();
         let directory = &cx.directory;
-        let holds = |id: &KeyId| directory.holds(id, switch);
-        let Some(lent_ns) = cx.outside.lendable_ns(length_ns, cx.now_ns, holds) else {
+        let copies = |id: &KeyId| directory.copies_of(id);
+        let lendable = cx.outside.lendable_ns(switch, length_ns, cx.now_ns, copies);
+        let Some(lent_ns) = lendable else {
             self.counters.leases_refused_unwatched += 1;
             return;
         };

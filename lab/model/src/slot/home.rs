@@ -234,9 +234,11 @@ impl Home {
 
     pub fn lease(&mut self, sent_ns: u64, step: u8) -> Option<Message> {
         let now = now_ns(step);
-        let holds = |(): &()| self.key.copy_of(HOLDER).is_some();
+        let copies = |(): &()| self.key.copies();
         // All of it, or nothing: half of one is less than a step of time.
-        self.outside.lendable_ns(LEASE_NS, now, holds).filter(|lent_ns| *lent_ns == LEASE_NS)?;
+        self.outside
+            .lendable_ns(HOLDER, LEASE_NS, now, copies)
+            .filter(|lent_ns| *lent_ns == LEASE_NS)?;
         match self.leases.request(HOLDER, (), sent_ns, now) {
             LeaseAnswer::Lent { term, .. } => Some(Message::LeaseReply(0, sent_ns, term)),
             _ => None,

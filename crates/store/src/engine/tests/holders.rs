@@ -796,3 +796,23 @@ fn each_rule_is_needed_for_holders() {
         assert!(noticed, "{}: nobody noticed", mutant.name());
     }
 }
+
+/// Each may be asked for by thousands of holders, three times in a lease.
+#[test]
+fn leases_cost_no_look_at_each_key_that_is_being_called_back() {
+    let mut store = Store::new();
+    let outside = &mut store.engine.facts.outside;
+    outside.watches(Watch::Tracked);
+    outside.seen(LATER_NS);
+    for n in 0..4_000 {
+        outside.opened((KEYED, SECRET.key_hash(KEYED, format!("key {n}").as_bytes())));
+    }
+    let asked = || crate::directory::ASKED.with(std::cell::Cell::get);
+    let before = asked();
+    for switch in 1..=50 {
+        let epoch = Epoch::new(switch, 0);
+        let header = Header { tenant: TENANT_SYSTEM, epoch, ..Header::new(Op::LeaseRequest) };
+        assert!(store.ask(header, &[]).is_some());
+    }
+    assert!(asked() - before <= 8_000, "{}", asked() - before);
+}
