@@ -56,7 +56,7 @@ use dataplane::{
 };
 use decide::Registration;
 use soft::Soft;
-use tokio::sync::mpsc as async_mpsc;
+use tokio::sync::{mpsc as async_mpsc, oneshot};
 
 pub use self::{
     courier::Courier,
@@ -313,7 +313,7 @@ impl Agent {
                 (soft.switch().clone().into(), Some((soft, told)))
             }
         };
-        let (ended_tx, mut ended) = tokio::sync::oneshot::channel();
+        let (ended_tx, mut ended) = oneshot::channel();
         let thread = std::thread::Builder::new().name("tables".into()).spawn(move || {
             let courier = Box::<Sockets>::default();
             let now = Instant::now();
@@ -341,8 +341,9 @@ impl Agent {
             };
             tokio::select! {
                 () = leaves => {}
-                () = session => {}
-                result = &mut ended => result.unwrap_or_else(|_| Err(AgentError::Tables("it panicked".into())))?,
+                // It ends when the thread does, which says why a little later.
+                () = session => end_of_thread(ended.await)?,
+                result = &mut ended => end_of_thread(result)?,
             }
         }
         // The session's end of the queue is gone; the thread sees that and ends.
@@ -356,6 +357,13 @@ impl Agent {
         }
         Ok(())
     }
+}
+
+/// What the table thread ended with: one that panicked says nothing.
+fn end_of_thread(
+    said: Result<Result<(), AgentError>, oneshot::error::RecvError>,
+) -> Result<(), AgentError> {
+    said.unwrap_or_else(|_| Err(AgentError::Tables("it panicked".into())))
 }
 
 /// How an agent that is stopped ends.

@@ -8,6 +8,7 @@ mod items;
 mod killed;
 mod leaving;
 mod probation;
+mod thread;
 
 use std::{
     cell::RefCell,
