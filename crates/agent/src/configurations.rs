@@ -153,28 +153,26 @@ impl Configurations {
         }
     }
 
-    /// The tenants' parameter words as they are in force, but for tenants that another discipline
-    /// serves by now: those words meant something else.
+    /// The tenants' parameter words as they are in force, but for those of tenants whose discipline
+    /// is `changed`: their words meant something else.
     pub fn parameters(
         &self,
-        served: &ServedCluster,
-        before: Option<&ServedCluster>,
+        changed: &BTreeSet<u32>,
     ) -> Result<BTreeMap<u32, [u32; PARAMETERS]>, AgentError> {
         let mut parameters = TenantEntry::parameters(self.backing())?;
-        parameters.retain(|(tenant, _)| !changed_discipline(*tenant, served, before));
+        parameters.retain(|(tenant, _)| !changed.contains(tenant));
         Ok(parameters.into_iter().collect())
     }
 
-    /// Lets go of what belongs to tenants that are gone or have another discipline, and carries out
-    /// what waited for this setup.
+    /// Lets go of what belongs to tenants that are gone or whose discipline is `changed`, and
+    /// carries out what waited for this setup.
     pub fn fit(
         &mut self,
         served: &ServedCluster,
-        before: Option<&ServedCluster>,
+        changed: &BTreeSet<u32>,
     ) -> Result<(), AgentError> {
-        let is_over = |tenant: &u32| {
-            !served.tenants.contains_key(tenant) || changed_discipline(*tenant, served, before)
-        };
+        let is_over =
+            |tenant: &u32| !served.tenants.contains_key(tenant) || changed.contains(tenant);
         self.wanted.retain(|tenant, _| !is_over(tenant));
         let tenants: Vec<u32> = self.in_force.keys().copied().filter(is_over).collect();
         for tenant in &tenants {
@@ -183,7 +181,7 @@ impl Configurations {
             }
         }
         if !self.swept_rows || !tenants.is_empty() {
-            self.sweep_rows(served)?;
+            self.sweep_rows(served, changed)?;
             self.swept_rows = true;
         }
         self.carry_out(served)
@@ -316,8 +314,12 @@ impl Configurations {
         Ok(InForce { maps, rows, groups: vec![] })
     }
 
-    /// Removes rows of tenants that their discipline does not serve here.
-    fn sweep_rows(&self, served: &ServedCluster) -> Result<(), AgentError> {
+    /// Removes rows of tenants that their discipline does not serve here, or did not make.
+    fn sweep_rows(
+        &self,
+        served: &ServedCluster,
+        changed: &BTreeSet<u32>,
+    ) -> Result<(), AgentError> {
         let all = self.disciplines.iter();
         let owners = all.map(|discipline| discipline.maps_of);
         let mut removed = 0;
@@ -325,6 +327,7 @@ impl Configurations {
             for map in Rows::hash_maps(self.backing(), maps)? {
                 for (key, _) in map.list()? {
                     let tenant = key.first_chunk().copied().map(u32::from_ne_bytes);
+                    let tenant = tenant.filter(|tenant| !changed.contains(tenant));
                     let here = tenant.and_then(|tenant| served.tenants.get(&tenant));
                     if here.and_then(|here| self.maps_of(here)) != Some(maps) {
                         map.delete(&key)?;
@@ -366,12 +369,6 @@ impl Configurations {
     fn maps_of(&self, here: &ServedTenant) -> Option<&'static str> {
         here.discipline.map(|discipline| discipline.maps_of)
     }
-}
-
-fn changed_discipline(tenant: u32, served: &ServedCluster, before: Option<&ServedCluster>) -> bool {
-    let before = before.and_then(|before| before.tenants.get(&tenant));
-    let now = served.tenants.get(&tenant);
-    now.zip(before).is_some_and(|(now, before)| now.was_another(before))
 }
 
 /// Maps are named after what owns them.

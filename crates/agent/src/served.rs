@@ -1,6 +1,9 @@
 //! Whom the switch serves: the controller's last setup, worked out. The parts read it.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
 
 use api::proto::TenantSetup;
 use dataplane::TenantEntry;
@@ -19,12 +22,6 @@ impl ServedTenant {
     /// What its items are, unless its discipline is not known here.
     pub fn items(&self) -> Option<Items> {
         self.discipline.map(|discipline| discipline.items)
-    }
-
-    /// Whether it was another discipline's before, as far as both are known.
-    pub fn was_another(&self, before: &ServedTenant) -> bool {
-        let numbers = (before.discipline, self.discipline);
-        matches!(numbers, (Some(before), Some(now)) if before.number != now.number)
     }
 }
 
@@ -52,6 +49,17 @@ impl ServedCluster {
             Some((setup.tenant, here))
         };
         ServedCluster { tenants: tenants.iter().filter_map(here).collect(), cluster, slots }
+    }
+
+    /// The tenants whose discipline was another before, of those that had one. `before` has the
+    /// numbers of disciplines by tenant, as programs go by them.
+    pub fn with_another_discipline(&self, before: &BTreeMap<u32, u32>) -> BTreeSet<u32> {
+        let is_another = |(id, here): &(&u32, &ServedTenant)| {
+            let before = before.get(id).filter(|before| **before != NO_DISCIPLINE);
+            let now = here.discipline.map(|discipline| discipline.number);
+            before.zip(now).is_some_and(|(before, now)| *before != now)
+        };
+        self.tenants.iter().filter(is_another).map(|(id, _)| *id).collect()
     }
 
     pub fn hash_of(&self, key: &ItemKey) -> Option<KeyHash> {

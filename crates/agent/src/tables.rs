@@ -247,17 +247,18 @@ impl Tables {
         self.filling.set_sampling(setup.sample_shift);
         let slots = self.filling.slots(&cluster);
         let served = ServedCluster::new(cluster, &setup.tenants, slots, &self.disciplines);
-        let before = self.served.as_ref();
+        let backing = self.configurations.backing().clone();
+        // What programs go by, and not the last setup: an earlier agent may have heard that one.
+        let changed = served.with_another_discipline(&TenantEntry::disciplines(&backing)?);
         let waited = self.memory.pages_applied().is_none();
         self.configurations.need(&served)?;
         // What another discipline's programs must not find goes before they are called.
-        self.memory.fit(&served, before)?;
+        self.memory.fit(&served, &changed)?;
         self.filling.let_go(&served.slots)?;
-        let parameters = self.configurations.parameters(&served, before)?;
-        TenantEntry::install(self.configurations.backing(), &served.entries(&parameters))?;
-        self.configurations.fit(&served, before)?;
-        let backing = self.configurations.backing();
-        self.memory.begin_probation(backing, &served)?;
+        let parameters = self.configurations.parameters(&changed)?;
+        TenantEntry::install(&backing, &served.entries(&parameters))?;
+        self.configurations.fit(&served, &changed)?;
+        self.memory.begin_probation(&backing, &served)?;
         self.reporting.fit(served.tenants.keys().copied())?;
         info!("set up: {} tenants, {} stores", served.tenants.len(), served.slots.len());
         self.served = Some(served);

@@ -214,11 +214,12 @@ impl Memory {
 
     /// Gives up the items that do not fit a new setup: those of tenants that are gone or another
     /// discipline's by now, and those whose key hashes elsewhere or belongs to another store, which
-    /// would never be found, granted or called back again.
+    /// would never be found, granted or called back again. The discipline of the tenants `changed`
+    /// was another before.
     pub fn fit(
         &mut self,
         served: &ServedCluster,
-        before: Option<&ServedCluster>,
+        changed: &BTreeSet<u32>,
     ) -> Result<(), AgentError> {
         self.end_probation(served)?;
         let (mut wrong, mut lost) = (vec![], 0);
@@ -227,13 +228,12 @@ impl Memory {
                 let here = served.tenants.get(&key.tenant)?;
                 let hash = served.hash_of(key)?;
                 let found = self.table.leads_to(entry.slot, key.tenant, hash);
-                let earlier = before.and_then(|before| before.tenants.get(&key.tenant));
                 if !entry.is_given() {
                     let lease = served.lease_for(key.tenant, hash);
                     let may_be = here.items() != Some(Items::Truth);
                     return Some(may_be && found && lease == Some(entry.lease));
                 }
-                if earlier.is_some_and(|earlier| here.was_another(earlier)) {
+                if changed.contains(&key.tenant) {
                     return Some(false);
                 }
                 let kept = self.is_kept(key, entry, Some(served));

@@ -169,10 +169,11 @@ impl Dataplane {
         at_once: &AtOnce,
     ) -> Result<Dataplane, Error> {
         pinned::refuse_other_layouts(home)?;
-        let used = match home.map(pinned::TENANTS).exists() {
+        let of_tenants = match home.map(pinned::TENANTS).exists() {
             true => TenantEntry::disciplines(home)?,
             false => Default::default(),
         };
+        let used: BTreeSet<u32> = of_tenants.into_values().collect();
         let mut stale = vec![];
         let mut entry = object::open("entry", ENTRY)?;
         pinned::configure(home, &mut entry, sizes, &[], &mut stale)?;

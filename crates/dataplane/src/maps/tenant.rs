@@ -197,15 +197,15 @@ impl TenantEntry {
         Ok(())
     }
 
-    /// The numbers of the disciplines that tenants of the switch have.
+    /// The numbers of the disciplines that tenants of the switch have, by tenant.
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn disciplines(at: impl Into<Backing>) -> Result<BTreeSet<u32>, Error> {
+    pub fn disciplines(at: impl Into<Backing>) -> Result<BTreeMap<u32, u32>, Error> {
         let map = Entries::open(&at.into())?;
-        let mut all = BTreeSet::new();
+        let mut all = BTreeMap::new();
         for id in map.ids() {
-            all.extend(map.get(id)?.map(|tenant| tenant.discipline));
+            all.extend(map.get(id)?.map(|tenant| (id, tenant.discipline)));
         }
         Ok(all)
     }

@@ -23,6 +23,8 @@ const TRYING: u32 = 10;
 const NOTES: &str = "trial_notes";
 const GROUPS: &str = "trial_groups";
 const PORT: &str = "port";
+/// Of the third tenant; they stay as they are as long as its discipline does.
+const WORDS: [u32; dataplane::PARAMETERS] = [8, 9];
 /// Ethernet, IPv4 and UDP.
 const HEADERS: usize = 14 + 20 + 8;
 /// In an item's header.
@@ -75,6 +77,7 @@ impl Orders {
                 item(COPIES, "hb", None),
                 item(COPIES, "hg", Some(b"gee")),
                 item(OTHERS, "ho", None),
+                item(OTHERS, "hr", Some(b"are")),
             ]
             .into(),
         }
@@ -141,6 +144,11 @@ impl Site {
         };
         site.open(1);
         site.hear_all(&Orders::first());
+        let words = convert::configuration_to(OTHERS, 1, &Configuration::of(WORDS));
+        site.hear(to_switch::Body::Configurations(Configurations {
+            term: 1,
+            tenants: vec![words],
+        }));
         site.lease();
         for key in
             Orders::first().items.into_iter().filter_map(|(key, of)| of.is_none().then_some(key))
@@ -242,6 +250,11 @@ impl Site {
     /// All of these orders, as a controller gives them to an agent that it knows nothing of.
     fn hear_all(&mut self, orders: &Orders) {
         self.hear(orders.setup());
+        self.hear_rest(orders);
+    }
+
+    /// What comes after the setup.
+    fn hear_rest(&mut self, orders: &Orders) {
         self.hear_pages(orders);
         self.hear_configuration(orders);
         let held: Vec<ItemKey> = self.tables().memory.keys().cloned().collect();
@@ -470,7 +483,7 @@ const OPERATIONS: &[Operation] = &[
         orders: |orders| {
             orders.tenants.remove(2);
             orders.pages.remove(2);
-            orders.items.remove(&key(OTHERS, "ho"));
+            orders.items.retain(|key, _| key.tenant != OTHERS);
         },
         counts: Some("bypass_unknown_tenant"),
         ..HEARS
@@ -480,7 +493,7 @@ const OPERATIONS: &[Operation] = &[
         orders: |orders| {
             orders.tenants[2] = (11, "copies");
             orders.pages[2] = (11, vec![2]);
-            orders.items.remove(&key(OTHERS, "ho"));
+            orders.items.retain(|key, _| key.tenant != OTHERS);
             orders.items.extend([item(11, "ho", None)]);
         },
         counts: Some("bypass_unknown_tenant"),
@@ -489,6 +502,14 @@ const OPERATIONS: &[Operation] = &[
     Operation {
         name: "another discipline",
         orders: |orders| orders.tenants[2].1 = "trying",
+        ..HEARS
+    },
+    Operation {
+        name: "a discipline whose items are the data",
+        orders: |orders| {
+            orders.tenants[2].1 = "trial";
+            orders.items.retain(|key, _| key.tenant != OTHERS);
+        },
         ..HEARS
     },
     Operation {
@@ -545,7 +566,9 @@ impl Heritage {
         heir.open(self.id);
         heir.is_in_order();
         self.check_items(&heir);
-        heir.hear_all(&self.after);
+        heir.hear(self.after.setup());
+        self.check_changed(&heir);
+        heir.hear_rest(&self.after);
         heir.is_in_order();
         assert_eq!(heir.outlook(), self.outlook);
         for key in self.before.items.keys().filter(|key| self.before.items[*key].is_none()) {
@@ -557,6 +580,22 @@ impl Heritage {
             let before = counters.get(counter).unwrap();
             heir.read(&key(OTHERS, "ho"));
             assert_eq!(counters.get(counter).unwrap(), before + 1, "{counter}");
+        }
+    }
+
+    /// Of what only another discipline's programs understood nothing is there.
+    fn check_changed(&self, heir: &Site) {
+        let discipline = |orders: &Orders, id| orders.tenants.iter().find(|of| of.0 == id).copied();
+        let (parameters, items) = (TenantEntry::parameters(&heir.switch).unwrap(), heir.items());
+        for (tenant, words) in parameters {
+            let ofs = [&self.before, &self.after].map(|orders| discipline(orders, tenant));
+            if let [Some(before), Some(after)] = ofs
+                && before != after
+            {
+                assert_eq!(words, [0; 2], "words for another discipline");
+                let mut its = items.iter().filter(|(key, _)| key.tenant == tenant);
+                assert!(its.all(|(_, record)| record.is_none()), "a record for another discipline");
+            }
         }
     }
 
