@@ -120,6 +120,17 @@ impl Configurations {
         served.map_or(Ok(()), |served| self.carry_out(served))
     }
 
+    /// Interfaces were made anew, and groups that name them have them no longer: carries out again
+    /// what asks for groups, and tells the controller what came of it.
+    pub fn set_groups_again(&mut self, served: &ServedCluster) -> Result<(), AgentError> {
+        for wanted in self.wanted.values_mut() {
+            if !wanted.configuration.groups.is_empty() {
+                (wanted.trouble, wanted.told) = (None, false);
+            }
+        }
+        self.carry_out(served)
+    }
+
     /// Tenants whose configuration was carried out since this was last asked for.
     pub fn take_carried_out(&mut self) -> BTreeSet<u32> {
         std::mem::take(&mut self.carried_out)

@@ -133,14 +133,23 @@ impl Tables {
         self.ports = Some(ports);
     }
 
-    fn look_at_ports(&mut self) {
-        let Some(ports) = &mut self.ports else { return };
+    fn look_at_ports(&mut self) -> Result<(), AgentError> {
+        let Some(ports) = &mut self.ports else { return Ok(()) };
+        let mut is_back = false;
         for news in self.configurations.programs().keep_attached(ports) {
             match news {
-                PortNews::Back(_) => info!("{news}"),
+                PortNews::Back(_) => {
+                    is_back = true;
+                    info!("{news}");
+                }
                 PortNews::Gone(_) | PortNews::Refused(..) => warn!("{news}"),
             }
         }
+        match &self.served {
+            Some(served) if is_back => self.configurations.set_groups_again(served)?,
+            _ => return Ok(()),
+        }
+        self.tell_halves()
     }
 
     /// The highest term that a controller's message had; 0: none had one yet.
@@ -171,7 +180,7 @@ impl Tables {
         }
         if now >= self.window_end {
             self.window_end = now + self.window;
-            self.look_at_ports();
+            self.look_at_ports()?;
             self.configurations.programs().note_interfaces()?;
             self.end_window()?;
         }

@@ -3,7 +3,7 @@
 use api::proto::{Configurations, TenantVersion};
 use dataplane::{Mode, PARAMETERS, Rows};
 use decide::{Configuration, Group, Row};
-use harness::namespace::{in_namespace, ip};
+use harness::namespace::{ifindex, in_namespace, ip};
 
 use super::*;
 
@@ -50,6 +50,12 @@ impl Switch {
             tenants: vec![convert::configuration_to(tenant, version, configuration)],
         }));
         self.configured()
+    }
+
+    fn end_window(&mut self) {
+        self.now += Duration::from_secs(1);
+        let now = self.now;
+        self.tables().tick(now).unwrap();
     }
 
     fn configured(&mut self) -> Vec<(u64, String)> {
@@ -233,6 +239,58 @@ fn groups_are_one_tenants_and_go_with_its_configuration() {
         assert_eq!(switch.configure(3, COPIES, &none), fine(3));
         assert_eq!(groups(&switch), [2]);
     });
+}
+
+/// As an interface of a guest that restarts. Programs copy packets to what is in the group.
+#[test]
+fn a_group_has_the_interface_that_was_made_anew() {
+    in_namespace(|| {
+        ip("link add left type veth peer name far-left
+            link add right type veth peer name far-right");
+        let mut switch = Switch::start();
+        let Programs::Kernel(dataplane) = switch.tables().configurations.programs() else {
+            unreachable!("it was loaded into the kernel")
+        };
+        let names = ["left".to_owned(), "right".to_owned()];
+        let attached = dataplane.attach_all(&names, Mode::Generic).unwrap();
+        let kept = KeptPorts::new(&attached, dataplane::Loops::default());
+        switch.tables().keep_attached(kept);
+        let both = group(1, &["left", "right"]);
+        assert_eq!(switch.configure(1, CHAIN, &both), fine(1));
+        assert_eq!(ports_of_group(&switch, 1), [ifindex("left"), ifindex("right")]);
+        let before = ifindex("right");
+        ip("link del right");
+        ip("link add right type veth peer name far-right");
+        assert_ne!(ifindex("right"), before);
+        switch.end_window();
+        assert_eq!(ports_of_group(&switch, 1), [ifindex("left"), ifindex("right")]);
+        // What is asked for while there is none is in force as far as it can be.
+        ip("link del right");
+        switch.end_window();
+        let other = group(2, &["right"]);
+        assert!(switch.configure(2, CHAIN, &other)[0].1.contains("not attached to right"));
+        ip("link add right type veth peer name far-right");
+        switch.end_window();
+        assert_eq!(ports_of_group(&switch, 2), [ifindex("right")]);
+        assert_eq!(switch.configured(), fine(2), "the controller hears of it");
+    });
+}
+
+/// The indexes of the interfaces of a group.
+fn ports_of_group(switch: &Switch, index: u32) -> Vec<u32> {
+    use libbpf_rs::{MapCore, MapFlags, MapHandle};
+    let Place::Kernel(home) = &switch.place else { unreachable!("it was loaded into the kernel") };
+    let path = format!("/sys/fs/bpf/shortstop/{}/{GROUPS}", home.name());
+    let groups = MapHandle::from_pinned_path(path).unwrap();
+    let Some(id) = groups.lookup(&index.to_ne_bytes(), MapFlags::ANY).unwrap() else {
+        return vec![];
+    };
+    let group = MapHandle::from_map_id(u32::from_ne_bytes(id.try_into().unwrap())).unwrap();
+    let port = |key: Vec<u8>| {
+        let port = group.lookup(&key, MapFlags::ANY).unwrap()?;
+        Some(u32::from_ne_bytes(*port.first_chunk()?)).filter(|port| *port != 0)
+    };
+    group.keys().filter_map(port).collect()
 }
 
 /// The groups that there are.
