@@ -39,6 +39,8 @@ mod tables;
 mod tell;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod thread;
 
 use std::{
@@ -215,14 +217,15 @@ pub struct Agent {
 
 /// What forwards packets.
 enum Plane {
-    Kernel(Dataplane, Vec<Attachment>),
+    /// With where its programs run, and the interfaces that are not there now.
+    Kernel(Dataplane, Vec<Attachment>, Vec<String>),
     Soft(Soft),
 }
 
 impl Agent {
     /// Loads the programs and attaches them to every interface, taking over what an earlier agent
-    /// left in the kernel; what that one alone was attached to is detached. If one interface cannot
-    /// be attached, those newly attached before it are left attached only if the switch had been
+    /// left in the kernel; what that one alone was attached to is detached. Interfaces that are not
+    /// there now are attached later, if others of a switch that was running are. If one cannot be, those newly attached before it are left attached only if the switch had been
     /// running already; otherwise everything is undone. Needs a tokio runtime.
     ///
     /// # Errors
@@ -257,7 +260,7 @@ impl Agent {
             table.limit_frames(dataplane::longest_frame(&options.interfaces));
         }
         let refused = match &plane {
-            Plane::Kernel(dataplane, _) => dataplane.refused().to_vec(),
+            Plane::Kernel(dataplane, ..) => dataplane.refused().to_vec(),
             Plane::Soft(_) => vec![],
         };
         status::note_refused(&options.name, &refused);
@@ -267,7 +270,7 @@ impl Agent {
     /// The interfaces of a switch in the kernel, with the mode chosen for each and why.
     pub fn attached(&self) -> &[Attachment] {
         match &self.plane {
-            Plane::Kernel(_, attached) => attached,
+            Plane::Kernel(_, attached, _) => attached,
             Plane::Soft(_) => &[],
         }
     }
@@ -299,8 +302,8 @@ impl Agent {
         let epochs = self.epochs;
         let mut ports = None;
         let (programs, soft): (Programs, _) = match self.plane {
-            Plane::Kernel(dataplane, attached) => {
-                ports = Some(KeptPorts::new(&attached, self.options.loops));
+            Plane::Kernel(dataplane, attached, missing) => {
+                ports = Some(KeptPorts::new(&attached, &missing, self.options.loops));
                 (dataplane.into(), None)
             }
             Plane::Soft(soft) => {
@@ -414,8 +417,10 @@ fn attach(
     loops: &Loops,
 ) -> Result<Plane, AgentError> {
     let was_running = home.exists();
+    // Before anything is loaded: whoever is started again every second would leave much.
+    let (there, missing) = look_for(interfaces, was_running)?;
     let dataplane = Dataplane::load_used(home.clone(), objects, sizes)?;
-    let attached = dataplane.attach_all(interfaces, mode);
+    let attached = dataplane.attach_all(&there, mode);
     let attached = attached.inspect_err(|_| {
         if !was_running {
             let _ = dataplane::detach(home);
@@ -428,5 +433,31 @@ fn attach(
     if let Err(error) = dataplane.recirculate(&attached, loops) {
         tracing::warn!("no value goes round, for there is no recirculation port: {error}");
     }
-    Ok(Plane::Kernel(dataplane, attached))
+    Ok(Plane::Kernel(dataplane, attached, missing))
+}
+
+/// Those of these interfaces that can be attached, and those that there are none of. A switch that
+/// was running goes on without some, as that of a guest that is off, until they are there: its
+/// earlier agent did so too. One that begins has a wrong name, as has one that has none of them.
+fn look_for(
+    interfaces: &[String],
+    was_running: bool,
+) -> Result<(Vec<String>, Vec<String>), dataplane::Error> {
+    let (mut there, mut missing) = (vec![], vec![]);
+    for interface in interfaces {
+        match dataplane::check_interface(interface) {
+            Ok(_) => there.push(interface.clone()),
+            Err(dataplane::Error::NoInterface(_)) if was_running => missing.push(interface.clone()),
+            Err(error) => return Err(error),
+        }
+    }
+    match missing.first() {
+        Some(name) if there.is_empty() => Err(dataplane::Error::NoInterface(name.clone())),
+        _ => {
+            for name in &missing {
+                tracing::warn!("interface {name} is not there: attached as soon as it is");
+            }
+            Ok((there, missing))
+        }
+    }
 }

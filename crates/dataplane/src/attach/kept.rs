@@ -66,17 +66,21 @@ impl fmt::Display for PortNews {
 }
 
 impl KeptPorts {
-    /// Those that are attached now; values go round as these loops have it.
-    pub fn new(attached: &[Attachment], loops: Loops) -> KeptPorts {
-        let port = |port: &Attachment| KeptPort {
-            interface: port.interface.clone(),
-            generic: port.mode == Mode::Generic,
-            attached: Some(port.ifindex),
+    /// Those that are attached now, and those that there are none of these names of yet; values go
+    /// round as these loops have it.
+    pub fn new(attached: &[Attachment], missing: &[String], loops: Loops) -> KeptPorts {
+        let generic = attached.iter().any(|port| port.mode == Mode::Generic);
+        let port = |interface: &String, attached| KeptPort {
+            interface: interface.clone(),
+            generic,
+            attached,
             refused: None,
             refusals: 0,
             pause: 0,
         };
-        KeptPorts { ports: attached.iter().map(port).collect(), loops }
+        let there = attached.iter().map(|of| port(&of.interface, Some(of.ifindex)));
+        let missing = missing.iter().map(|name| port(name, None));
+        KeptPorts { ports: there.chain(missing).collect(), loops }
     }
 
     /// Attaches what was made anew. Costs a system call for each interface where nothing happened.

@@ -1,12 +1,16 @@
 //! Links of switches to interfaces, pinned so that they outlive their agents.
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
     path::{Path, PathBuf},
 };
 
-use libbpf_rs::libbpf_sys;
+use libbpf_rs::{
+    libbpf_sys,
+    query::{ProgInfoIter, ProgInfoQueryOptions},
+};
 
 use crate::{
     Error,
@@ -73,13 +77,17 @@ pub(crate) fn live_links(home: &Home) -> Vec<(String, u32, OwnedFd)> {
     entries.filter_map(live).collect()
 }
 
-/// Whether each of a switch's links that is still attached runs one of these programs.
-pub(crate) fn all_run(home: &Home, programs: &[u32]) -> bool {
+/// The ids of the maps that the programs of a switch's links work with, of those that are still
+/// attached.
+pub(crate) fn maps_in_use(home: &Home) -> BTreeSet<u32> {
     let links = fs::read_dir(home.links()).into_iter().flatten().flatten();
     let rounds = (0..RECIRCULATION_PORTS).map(|number| home.recirculation(number));
     let paths = links.map(|link| link.path()).chain(rounds);
-    let mut infos = paths.filter_map(|path| link_info(&open_pinned(&path)?));
-    infos.all(|(ifindex, program)| ifindex == 0 || programs.contains(&program))
+    let infos = paths.filter_map(|path| link_info(&open_pinned(&path)?));
+    let attached = infos.filter(|(ifindex, _)| *ifindex != 0);
+    let programs: BTreeSet<u32> = attached.map(|(_, program)| program).collect();
+    let all = ProgInfoIter::with_query_opts(ProgInfoQueryOptions::default().include_map_ids(true));
+    all.filter(|info| programs.contains(&info.id)).flat_map(|info| info.map_ids).collect()
 }
 
 /// The ids of the programs that a switch's links run on interfaces of this index.

@@ -1,8 +1,8 @@
 //! The interfaces of a switch as its programs know them: by index, name and hardware address.
 
-use std::{os::fd::AsFd, sync::atomic::Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
-use libbpf_rs::{ErrorKind, MapCore, MapFlags, Program, ProgramMut};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags};
 
 use super::{
     attachment::{self, Attachment},
@@ -29,8 +29,8 @@ fn finishes_checksums(ifindex: u32) -> bool {
 
 impl Dataplane {
     /// Attaches the entry program to an interface, or replaces the one of an earlier agent in
-    /// place, and admits the interface as a port. When the last interface of the switch runs it,
-    /// what only earlier programs used is removed.
+    /// place, and admits the interface as a port. What only programs used that ran there last is
+    /// removed.
     pub(crate) fn attach_one(
         &self,
         interface: &str,
@@ -136,14 +136,8 @@ impl Dataplane {
             .map_err(Error::bpf("naming a port"))
     }
 
-    /// Removes what only programs of earlier loadings use, once none of them runs.
+    /// Removes what only programs of earlier loadings use, of those that run nowhere any more.
     pub(crate) fn let_go(&self) -> Result<(), Error> {
-        let id = |program: ProgramMut<'_>| Program::id_from_fd(program.as_fd());
-        let ours = [id(self.program()), id(self.comes_back())];
-        let ours: Vec<u32> = ours.into_iter().flatten().collect();
-        if links::all_run(self.home(), &ours) {
-            self.home().remove_aside()?;
-        }
-        Ok(())
+        self.home().remove_aside(&links::maps_in_use(self.home()))
     }
 }

@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     Error, Refusal,
+    attach::links,
     layout::{OF_ENTRY, PROGRAMS_PER_DISCIPLINE, RECIRCULATION_PORTS},
     maps::{bpffs::Home, group, port_bytes::devmap_value, table::Table, tenant::TenantEntry},
 };
@@ -190,7 +191,7 @@ impl Dataplane {
             pinned::configure(home, &mut open, sizes, &object.maps, &mut stale)?;
             opened.push((vec![object.clone()], open));
         }
-        home.put_aside(&OF_ONE_LOADING)?;
+        home.put_aside(&OF_ONE_LOADING, &links::maps_in_use(home))?;
         for path in stale {
             // Every object that has the map names it.
             let _ = fs::remove_file(path);

@@ -2,11 +2,14 @@
 //! forgets it when the machine stops.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, DirBuilder},
     io::ErrorKind,
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
 };
+
+use libbpf_rs::{MapCore, MapHandle};
 
 use super::mount::{self, ROOT};
 use crate::Error;
@@ -88,8 +91,9 @@ impl Home {
         }
     }
 
-    /// Takes pins out of the way of new ones, without letting go of what they hold.
-    pub(crate) fn put_aside(&self, maps: &[&str]) -> Result<(), Error> {
+    /// Takes pins out of the way of new ones, without letting go of what they hold if that is one of
+    /// the `used` maps, by id.
+    pub(crate) fn put_aside(&self, maps: &[&str], used: &BTreeSet<u32>) -> Result<(), Error> {
         let there: Vec<_> = maps.iter().filter(|map| self.map(map).exists()).collect();
         if there.is_empty() {
             return Ok(());
@@ -101,14 +105,15 @@ impl Home {
             let path = self.map(map);
             fs::rename(&path, aside.join(map)).map_err(Error::file("moving", path))?;
         }
-        Ok(())
+        self.remove_aside(used)
     }
 
-    /// Lets go of everything that was put aside.
-    pub(crate) fn remove_aside(&self) -> Result<(), Error> {
+    /// Lets go of what was put aside of each loading that has none of the `used` maps.
+    pub(crate) fn remove_aside(&self, used: &BTreeSet<u32>) -> Result<(), Error> {
         let pins = fs::read_dir(&self.path).map_err(Error::file("reading", &self.path))?;
         for pin in pins.flatten() {
-            if pin.file_name().to_string_lossy().starts_with(ASIDE) {
+            let is_aside = pin.file_name().to_string_lossy().starts_with(ASIDE);
+            if is_aside && !has_one_of(&pin.path(), used) {
                 fs::remove_dir_all(pin.path()).map_err(Error::file("removing", pin.path()))?;
             }
         }
@@ -150,6 +155,15 @@ impl Home {
     pub(crate) fn remove(&self) -> Result<(), Error> {
         fs::remove_dir_all(&self.path).map_err(Error::file("removing", &self.path))
     }
+}
+
+/// Whether a map is pinned in a directory that is one of these, or cannot be looked at.
+fn has_one_of(directory: &Path, maps: &BTreeSet<u32>) -> bool {
+    let is_one = |pin: fs::DirEntry| {
+        let map = MapHandle::from_pinned_path(pin.path());
+        map.and_then(|map| map.info()).map_or(true, |map| maps.contains(&map.info.id))
+    };
+    fs::read_dir(directory).into_iter().flatten().flatten().any(is_one)
 }
 
 /// The name of an interface as bpffs takes it: without dots, and no interface has a colon in

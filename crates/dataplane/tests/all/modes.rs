@@ -62,7 +62,7 @@ fn auto_is_generic_everywhere_where_one_driver_refuses() {
 fn an_interface_that_is_made_anew_is_attached_again() {
     beside_interfaces(|switch| {
         let attached = attach(switch, &["t0", "v0"], Mode::Auto);
-        let mut kept = KeptPorts::new(&attached, Loops::default());
+        let mut kept = KeptPorts::new(&attached, &[], Loops::default());
         let mut news = || -> Vec<String> {
             kept.look(switch.dataplane()).iter().map(PortNews::to_string).collect()
         };
@@ -97,7 +97,7 @@ fn an_interface_that_is_called_otherwise_is_sent_nothing() {
     beside_interfaces(|switch| {
         let attached = attach(switch, &["t0", "t1"], Mode::Native);
         let dataplane = switch.dataplane();
-        let mut kept = KeptPorts::new(&attached, Loops::default());
+        let mut kept = KeptPorts::new(&attached, &[], Loops::default());
         assert_eq!(dataplane.port("t0"), Some(attached[0].ifindex));
         ip("link set t0 down");
         ip("link set t0 name t7");

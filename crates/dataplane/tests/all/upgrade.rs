@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf};
 
-use dataplane::{Dataplane, Error, Mode, Object, Sizes};
+use dataplane::{Dataplane, Error, Loops, Mode, Object, Sizes};
 use harness::{
     Message, Switch, Verdict,
     namespace::{ifindex, in_namespace, ip},
@@ -79,6 +79,33 @@ fn programs_go_on_with_their_own_until_the_last_link_runs_the_new_ones() {
         ip("link add b0 type veth peer name b1");
         newer.attach("b0", Mode::Generic).expect("attached");
         assert_eq!(newer.port("b0"), Some(ifindex("b0")), "not the one that has gone");
+        assert_eq!(aside(&switch), Vec::<String>::new());
+    });
+}
+
+/// An agent that cannot begin is started again every second.
+#[test]
+fn starts_that_fail_leave_no_more_than_one_does() {
+    in_namespace(|| {
+        let switch = attached_to_two();
+        let dataplane = switch.dataplane();
+        let all = ["a0", "b0"].map(String::from);
+        let attached = dataplane.attach_all(&all, Mode::Generic).expect("taken over");
+        assert!(dataplane.recirculate(&attached, &Loops::default()).expect("ports"));
+        let read = Message::read(SIGNED, b"note").frame().bytes();
+        for names in [["gone0", "a0"], ["a0", "gone0"]] {
+            for _ in 0..3 {
+                let new = again(&switch, 4).expect("taken over");
+                let refused = new.attach_all(&names.map(String::from), Mode::Generic);
+                assert!(matches!(refused, Err(Error::NoInterface(_))), "{refused:?}");
+                drop(new);
+                assert_eq!(aside(&switch).len(), 1, "what the second one runs");
+                assert_eq!(switch.runner.run(&read, None, &mut vec![]), Verdict::Drop);
+            }
+        }
+        let new = again(&switch, 4).expect("taken over");
+        let attached = new.attach_all(&all, Mode::Generic).expect("taken over");
+        new.recirculate(&attached, &Loops::default()).expect("ports");
         assert_eq!(aside(&switch), Vec::<String>::new());
     });
 }

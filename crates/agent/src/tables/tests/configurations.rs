@@ -253,7 +253,7 @@ fn a_group_has_the_interface_that_was_made_anew() {
         };
         let names = ["left".to_owned(), "right".to_owned()];
         let attached = dataplane.attach_all(&names, Mode::Generic).unwrap();
-        let kept = KeptPorts::new(&attached, dataplane::Loops::default());
+        let kept = KeptPorts::new(&attached, &[], dataplane::Loops::default());
         switch.tables().keep_attached(kept);
         let both = group(1, &["left", "right"]);
         assert_eq!(switch.configure(1, CHAIN, &both), fine(1));

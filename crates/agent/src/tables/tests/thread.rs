@@ -52,7 +52,11 @@ async fn said_after(end: End) -> Result<(), AgentError> {
     let fails = Arc::<AtomicBool>::default();
     let agent = Agent {
         options,
-        plane: Plane::Kernel(Dataplane::load_used(home.clone(), &[], SIZES).unwrap(), vec![]),
+        plane: Plane::Kernel(
+            Dataplane::load_used(home.clone(), &[], SIZES).unwrap(),
+            vec![],
+            vec![],
+        ),
         life: 1,
         refused: vec![],
         lock: Lock::take(state.path(), &name).unwrap(),
