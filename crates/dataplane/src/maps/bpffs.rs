@@ -151,8 +151,16 @@ impl Home {
         Ok(())
     }
 
-    /// Removes every pin; what nobody else holds open is gone with it.
+    /// Removes every pin; what nobody else holds open is gone with it. The one that says that the
+    /// switch is there goes last: what is left if this ends half-way is found the next time.
     pub(crate) fn remove(&self) -> Result<(), Error> {
+        let config = self.map("config");
+        let pins = fs::read_dir(&self.path).map_err(Error::file("reading", &self.path))?;
+        for path in pins.flatten().map(|pin| pin.path()).filter(|path| *path != config) {
+            let removed =
+                if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            removed.map_err(Error::file("removing", path))?;
+        }
         fs::remove_dir_all(&self.path).map_err(Error::file("removing", &self.path))
     }
 }
@@ -202,6 +210,11 @@ pub fn switches() -> Result<Vec<String>, Error> {
 
 #[cfg(test)]
 mod tests {
+    use nix::{
+        mount::MsFlags,
+        sched::{CloneFlags, unshare},
+    };
+
     use super::*;
 
     /// On a bpffs that everybody may write to, as one is that was mounted without a mode.
@@ -224,5 +237,30 @@ mod tests {
         std::os::unix::fs::chown(&home.path, Some(65_534), None).unwrap();
         assert!(matches!(home.create(), Err(Error::NotOurs { .. })));
         home.remove().unwrap();
+    }
+
+    /// As of one that is killed half-way: here the kernel refuses to remove what something is
+    /// mounted on. In which order it lists what is there is its affair.
+    #[test]
+    fn what_a_removal_leaves_is_found_the_next_time() {
+        let with_mounts_of_its_own = || {
+            unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS).unwrap();
+            let mount = |what: &str, on: &Path, flags| {
+                nix::mount::mount(Some(what), on, Some(what), flags, None::<&str>).unwrap();
+            };
+            mount("none", Path::new("/"), MsFlags::MS_REC | MsFlags::MS_PRIVATE);
+            let home = Home::new(&format!("test-rest-{}", std::process::id())).unwrap();
+            for order in [["config", "stuck"], ["stuck", "config"]] {
+                home.create().unwrap();
+                order.iter().for_each(|name| fs::create_dir(home.map(name)).unwrap());
+                mount("tmpfs", &home.map("stuck"), MsFlags::empty());
+                let removed = home.remove();
+                let is_found = home.exists();
+                nix::mount::umount(&home.map("stuck")).unwrap();
+                home.remove().unwrap();
+                assert!(removed.is_err() && is_found && !home.path.exists());
+            }
+        };
+        std::thread::spawn(with_mounts_of_its_own).join().unwrap();
     }
 }
