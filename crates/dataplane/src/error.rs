@@ -91,6 +91,16 @@ pub enum Error {
         "there is no switch {0} on this machine; `shortstop switch status` lists those there are"
     )]
     NoSwitch(String),
+    /// Interfaces of another network namespace are left to whoever is there.
+    #[error(
+        "switch {name} stays attached to {interfaces} in another network namespace: run `shortstop switch detach --name {name}` there as well (`ip netns exec NAMESPACE ...`, or `nsenter --net=/proc/PID/ns/net ...`)"
+    )]
+    Elsewhere {
+        /// Switch.
+        name: String,
+        /// What it is attached to there.
+        interfaces: String,
+    },
     /// Somebody else's pins could stand in for the switch's.
     #[error(
         "{path}: others may write there (user {uid}, mode {mode:o}); remove it, and mount bpffs with mode=0700"

@@ -9,19 +9,23 @@ use libbpf_rs::libbpf_sys;
 
 use super::{
     interface::ifindex_of,
-    links::{attached, link_path, live_links, open_pinned},
+    links::{self, link_path, live_links, open_pinned},
     offloads, recirculation,
 };
 use crate::{Error, maps::bpffs::Home};
 
-/// Leaves an interface as it was found.
+/// Leaves an interface as it was found; of one of another network namespace what was turned off
+/// stays so, and noted: here its index is somebody else's.
 fn free(home: &Home, interface: &str, ifindex: u32, link: &OwnedFd) {
+    let is_here = links::is_here(link);
     // Removing the pin alone would detach too, but some time later. An interface that is going away
     // by itself may refuse; its link goes with it.
     // SAFETY: a valid descriptor.
     let _ = unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
     // Not while programs still see packets.
-    offloads::restore(home, interface, ifindex);
+    if is_here {
+        offloads::restore(home, interface, ifindex);
+    }
 }
 
 /// Detaches a switch from those of these interfaces that it is attached to.
@@ -46,19 +50,31 @@ pub(crate) fn release_links(home: &Home, links: Vec<(String, u32, OwnedFd)>) {
     }
 }
 
-/// Detaches a switch from every interface, those that it made itself included: the kernel forwards
-/// everything again. The interfaces are free when this returns; programs and maps stay pinned.
+/// Detaches a switch from every interface of this network namespace, those that it made itself
+/// included: the kernel forwards everything again. The interfaces are free when this returns;
+/// programs and maps stay pinned.
 ///
 /// # Errors
-/// [`Error::NoSwitch`] if there is none, or a pin that cannot be removed.
+/// [`Error::NoSwitch`] if there is none, [`Error::Elsewhere`] if it is attached in another network
+/// namespace too, or a pin that cannot be removed.
 pub fn free_interfaces(home: &Home) -> Result<Vec<(String, u32)>, Error> {
     home.must_exist()?;
-    let interfaces = attached(home);
-    for (name, ifindex, link) in live_links(home) {
-        free(home, &name, ifindex, &link);
+    let (here, elsewhere): (Vec<_>, Vec<_>) =
+        live_links(home).into_iter().partition(|(_, _, link)| links::is_here(link));
+    for (name, ifindex, link) in &here {
+        free(home, name, *ifindex, link);
     }
-    recirculation::close(home)?;
+    let rounds = recirculation::close(home)?;
+    let mut left: Vec<String> =
+        elsewhere.into_iter().map(|(name, ..)| name).chain(rounds).collect();
+    if !left.is_empty() {
+        left.sort();
+        return Err(Error::Elsewhere { name: home.name().into(), interfaces: left.join(", ") });
+    }
     home.forget_interfaces()?;
+    let mut interfaces: Vec<(String, u32)> =
+        here.into_iter().map(|(name, ifindex, _)| (name, ifindex)).collect();
+    interfaces.sort();
     Ok(interfaces)
 }
 

@@ -12,6 +12,7 @@ use libbpf_rs::{
     query::{ProgInfoIter, ProgInfoQueryOptions},
 };
 
+use super::interface::{name_of, xdp_of};
 use crate::{
     Error,
     layout::RECIRCULATION_PORTS,
@@ -88,6 +89,13 @@ pub(crate) fn maps_in_use(home: &Home) -> BTreeSet<u32> {
     let programs: BTreeSet<u32> = attached.map(|(_, program)| program).collect();
     let all = ProgInfoIter::with_query_opts(ProgInfoQueryOptions::default().include_map_ids(true));
     all.filter(|info| programs.contains(&info.id)).flat_map(|info| info.map_ids).collect()
+}
+
+/// Whether a link is attached to an interface of this process's network namespace. The index alone
+/// does not say it: others number theirs alike.
+pub(crate) fn is_here(link: &OwnedFd) -> bool {
+    let Some((ifindex, program)) = link_info(link) else { return false };
+    name_of(ifindex).is_some() && xdp_of(ifindex).is_none_or(|here| here.prog_id == program)
 }
 
 /// The ids of the programs that a switch's links run on interfaces of this index.

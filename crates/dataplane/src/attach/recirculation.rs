@@ -164,7 +164,7 @@ pub(crate) fn open(
     loops: &Loops,
 ) -> Result<Vec<u32>, Error> {
     let ports = loops.ports.clamp(1, RECIRCULATION_PORTS);
-    (ports..RECIRCULATION_PORTS).try_for_each(|number| close_one(home, number))?;
+    (ports..RECIRCULATION_PORTS).try_for_each(|number| close_one(home, number).map(drop))?;
     let open = |number| {
         let port = open_one(home, number, program, generic)?;
         let (_, far) = names(home, number);
@@ -209,21 +209,30 @@ fn open_one(home: &Home, number: u32, program: &Program<'_>, generic: bool) -> R
     Ok(made)
 }
 
-/// Removes the ports, if this is the network namespace that they are in.
-pub(crate) fn close(home: &Home) -> Result<(), Error> {
-    (0..RECIRCULATION_PORTS).try_for_each(|number| close_one(home, number))
+/// Removes the ports that are in this network namespace. Returns the far ends that are in another.
+pub(crate) fn close(home: &Home) -> Result<Vec<String>, Error> {
+    let mut elsewhere = vec![];
+    for number in 0..RECIRCULATION_PORTS {
+        elsewhere.extend(close_one(home, number)?);
+    }
+    Ok(elsewhere)
 }
 
-fn close_one(home: &Home, number: u32) -> Result<(), Error> {
+fn close_one(home: &Home, number: u32) -> Result<Option<String>, Error> {
     let path = home.recirculation(number);
-    let Some(link) = links::open_pinned(&path) else { return Ok(()) };
     let (_, far) = names(home, number);
-    let here = interface::ifindex_of(&far).ok();
-    // An index alone could be another interface's, in another namespace.
-    if let Some(ifindex) = here.filter(|here| links::link_ifindex(&link) == Some(*here)) {
+    // By name and address, for an agent that dies while it makes a port has pinned nothing yet.
+    if let Ok(ifindex) = interface::ifindex_of(&far)
+        && interface::mac_of(ifindex) == Some(MAC)
+    {
         delete(ifindex).map_err(wrong("removing the recirculation port"))?;
     }
-    fs::remove_file(&path).map_err(Error::file("removing", path))
+    let Some(link) = links::open_pinned(&path) else { return Ok(None) };
+    if links::link_ifindex(&link).is_some() {
+        return Ok(Some(far));
+    }
+    fs::remove_file(&path).map_err(Error::file("removing", path))?;
+    Ok(None)
 }
 
 impl Dataplane {

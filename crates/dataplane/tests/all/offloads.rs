@@ -2,13 +2,16 @@
 
 use std::process::Command;
 
-use dataplane::{Mode, detach};
+use dataplane::{Loops, Mode, RecirculationPorts, detach};
 use harness::{
     Switch,
-    namespace::{in_namespace, ip},
+    namespace::{ifindex, in_namespace, ip},
 };
 
-use crate::occupied::attach_without_link;
+use crate::{
+    occupied::attach_without_link,
+    upgrade::{pins, trial},
+};
 
 /// Whether a feature of an interface is on; as `ethtool` calls it.
 fn is_on(interface: &str, feature: &str) -> bool {
@@ -61,6 +64,49 @@ fn what_was_off_stays_off() {
         switch.dataplane().attach("v0", Mode::Generic).expect("attached");
         detach(switch.dataplane().home()).expect("detached");
         assert!(!is_on("v0", "rx-vlan-offload") && is_on("v0", "rx-vlan-stag-hw-parse"));
+    });
+}
+
+/// Both number their interfaces alike, and have the same names for them.
+#[test]
+fn who_detaches_in_another_namespace_touches_nothing_there_and_is_told() {
+    in_namespace(|| {
+        ip("link add v0 type veth peer name v1");
+        turn("v0", "rx-gro-list", "on");
+        let switch = Switch::load(&[trial()], &[]);
+        switch.keep_for_itself();
+        let home = switch.dataplane().home().clone();
+        let attached = switch.dataplane().attach("v0", Mode::Generic).expect("attached");
+        switch.dataplane().recirculate(&[attached], &Loops::default()).expect("ports");
+        let (here, elsewhere) = (ifindex("v0"), home.clone());
+        in_namespace(move || {
+            ip("link add v0 type veth peer name v1");
+            assert_eq!(ifindex("v0"), here);
+            let refused = detach(&elsewhere).expect_err("it is attached there").to_string();
+            assert!(refused.contains("v0 in another network namespace"), "{refused}");
+            assert!(!is_on("v0", "rx-gro-list") && is_on("v0", "rx-vlan-offload"));
+        });
+        assert_eq!(dataplane::attached(&home), [("v0".to_owned(), here)]);
+        detach(&home).expect("detached");
+        assert!(is_on("v0", "rx-gro-list") && !home.exists());
+        assert!(RecirculationPorts::of(&home).ports.is_empty());
+    });
+}
+
+/// An agent that is killed while it makes a port has pinned nothing of it yet.
+#[test]
+fn a_half_made_recirculation_port_goes_with_the_switch() {
+    in_namespace(|| {
+        ip("link add v0 type veth peer name v1");
+        let switch = Switch::load(&[trial()], &[]);
+        switch.keep_for_itself();
+        let home = switch.dataplane().home();
+        let attached = switch.dataplane().attach("v0", Mode::Generic).expect("attached");
+        switch.dataplane().recirculate(&[attached], &Loops::default()).expect("ports");
+        let pin = pins(&switch).join("recirculation_link_1");
+        std::fs::remove_file(pin).expect("it was pinned");
+        detach(home).expect("detached");
+        assert!(RecirculationPorts::of(home).ports.is_empty());
     });
 }
 

@@ -18,7 +18,7 @@ pub fn trial() -> Object {
     harness::trial(NUMBER)
 }
 
-fn pins(switch: &Switch) -> PathBuf {
+pub fn pins(switch: &Switch) -> PathBuf {
     switch.keep_for_itself();
     PathBuf::from("/sys/fs/bpf/shortstop").join(switch.dataplane().home().name())
 }
