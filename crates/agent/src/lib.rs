@@ -27,6 +27,7 @@ mod filling;
 mod halves;
 mod hot;
 mod leaving;
+mod list;
 mod memory;
 pub mod network;
 mod registry;

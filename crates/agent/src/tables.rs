@@ -28,11 +28,12 @@ use super::{
     filling::Filling,
     halves::Halves,
     hot::ReportMoment,
+    list::HeldList,
     memory::{Memory, News},
     registry,
     reporting::Reporting,
     served::ServedCluster,
-    tell::{KEYS_PER_MESSAGE, beginning, send, tenant_keys},
+    tell::{KEYS_PER_MESSAGE, send, tenant_keys},
 };
 
 /// How often counts of hot keys are looked at again.
@@ -65,10 +66,7 @@ pub struct Tables {
     follow_up: Instant,
     window_end: Instant,
     lease_check: Instant,
-    /// A list of what is held is owed to the controller: the last one did not go out whole.
-    owes_list: bool,
-    /// Nothing has been said yet on the stream that began last.
-    owes_beginning: bool,
+    list: HeldList,
     /// Nothing was asked in the last window, and nothing was told since.
     is_at_rest: bool,
     /// Something was told in this window.
@@ -118,8 +116,7 @@ impl Tables {
             follow_up: now,
             window_end: now + window,
             lease_check: now,
-            owes_list: false,
-            owes_beginning: false,
+            list: HeldList::default(),
             is_at_rest: false,
             was_told: false,
             out,
@@ -160,7 +157,7 @@ impl Tables {
     /// Whether nothing has been asked, told or done here in the last window: then a round is due
     /// every [`REST_TICK`](super::REST_TICK).
     pub fn is_at_rest(&self) -> bool {
-        self.is_at_rest && self.halves.know_nobody() && !self.owes_list
+        self.is_at_rest && self.halves.know_nobody() && self.list.is_told()
     }
 
     /// One round; due every [`TICK`](super::TICK). Whether packets came for disciplines' halves:
@@ -190,9 +187,7 @@ impl Tables {
             self.epochs.keep_ahead(self.memory.epoch())?;
         }
         self.fill();
-        if self.owes_list {
-            self.tell_held();
-        }
+        self.go_on_with_list();
         self.tell_configured();
         let came = self.listen();
         self.tick_halves();
@@ -206,8 +201,8 @@ impl Tables {
     /// A stream to the controller began: it is told what is held. What was said before is none of
     /// its business, and is best emptied out of the queue first.
     pub fn attached(&mut self) {
-        self.owes_beginning = true;
-        self.tell_held();
+        self.list.begin_stream();
+        self.go_on_with_list();
     }
 
     /// Does what the controller says. Routes are not for the tables.
@@ -349,29 +344,15 @@ impl Tables {
         }
     }
 
-    /// Lists everything that is held; if the queue has no room for all of it, later.
+    /// Lists everything that is held; what the queue has no room for, later.
     fn tell_held(&mut self) {
-        let keys: Vec<&ItemKey> = self.memory.keys().collect();
-        let mut chunks: Vec<&[&ItemKey]> = keys.chunks(KEYS_PER_MESSAGE).collect();
-        if chunks.is_empty() {
-            chunks.push(&[]);
-        }
-        // Nothing of it, unless there is room for all: what was told of it would be told again.
-        let messages = chunks.len() + usize::from(self.owes_beginning);
-        self.owes_list = self.out.capacity() < messages.min(self.out.max_capacity());
-        if self.owes_list {
-            return;
-        }
-        if std::mem::take(&mut self.owes_beginning) {
-            // There is room; a session that has ended wants neither.
-            let _ = self.out.try_send(beginning());
-        }
-        let last = chunks.len() - 1;
-        let tell = |(n, chunk): (usize, &[&ItemKey])| {
-            let part = proto::Held { keys: tenant_keys(chunk.iter().copied()), last: n == last };
-            send(&self.out, Body::Held(part))
-        };
-        self.owes_list = !chunks.into_iter().enumerate().all(tell);
+        self.list.owe();
+        self.go_on_with_list();
+    }
+
+    fn go_on_with_list(&mut self) {
+        let memory = &self.memory;
+        self.list.tell(|| memory.keys().cloned().collect(), |key| memory.holds(key), &self.out);
     }
 
     /// What became of items, to whom it concerns.
@@ -381,6 +362,7 @@ impl Tables {
             match news {
                 News::Here { key, place, fetch } => {
                     self.reporting.add(&key);
+                    self.list.add(&key);
                     if fetch {
                         self.filling.fetch(key, place, self.now);
                     }
