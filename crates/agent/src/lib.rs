@@ -226,8 +226,9 @@ enum Plane {
 impl Agent {
     /// Loads the programs and attaches them to every interface, taking over what an earlier agent
     /// left in the kernel; what that one alone was attached to is detached. Interfaces that are not
-    /// there now are attached later, if others of a switch that was running are. If one cannot be, those newly attached before it are left attached only if the switch had been
-    /// running already; otherwise everything is undone. Needs a tokio runtime.
+    /// there now are attached later, if others of a switch that was running are. If one cannot be,
+    /// those newly attached before it are left attached only if the switch had been running
+    /// already; otherwise everything is undone. Needs a tokio runtime.
     ///
     /// # Errors
     /// See [`AgentError`]; each says what to do.

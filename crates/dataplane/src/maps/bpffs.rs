@@ -91,8 +91,8 @@ impl Home {
         }
     }
 
-    /// Takes pins out of the way of new ones, without letting go of what they hold if that is one of
-    /// the `used` maps, by id.
+    /// Takes pins out of the way of new ones. What they hold is let go of, unless it is one of the
+    /// `used` maps, by id.
     pub(crate) fn put_aside(&self, maps: &[&str], used: &BTreeSet<u32>) -> Result<(), Error> {
         let there: Vec<_> = maps.iter().filter(|map| self.map(map).exists()).collect();
         if there.is_empty() {
