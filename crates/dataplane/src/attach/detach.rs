@@ -10,7 +10,7 @@ use libbpf_rs::libbpf_sys;
 use super::{
     interface::ifindex_of,
     links::{self, link_path, live_links, open_pinned},
-    offloads, recirculation,
+    namespace, offloads, recirculation,
 };
 use crate::{Error, maps::bpffs::Home};
 
@@ -50,32 +50,55 @@ pub(crate) fn release_links(home: &Home, links: Vec<(String, u32, OwnedFd)>) {
     }
 }
 
-/// Detaches a switch from every interface of this network namespace, those that it made itself
-/// included: the kernel forwards everything again. The interfaces are free when this returns;
-/// programs and maps stay pinned.
+/// Detaches a switch from every interface, those that it made itself included: the kernel forwards
+/// everything again. The interfaces are free when this returns; programs and maps stay pinned.
 ///
 /// # Errors
-/// [`Error::NoSwitch`] if there is none, [`Error::Elsewhere`] if it is attached in another network
-/// namespace too, or a pin that cannot be removed.
+/// [`Error::NoSwitch`] if there is none, [`Error::Elsewhere`] if some are in a network namespace
+/// that cannot be found from here, or a pin that cannot be removed.
 pub fn free_interfaces(home: &Home) -> Result<Vec<(String, u32)>, Error> {
     home.must_exist()?;
-    let (here, elsewhere): (Vec<_>, Vec<_>) =
-        live_links(home).into_iter().partition(|(_, _, link)| links::is_here(link));
-    for (name, ifindex, link) in &here {
-        free(home, name, *ifindex, link);
+    let mut interfaces = vec![];
+    free_here(home, &mut interfaces)?;
+    for namespace in namespace::others() {
+        if attached_to(home).is_empty() {
+            break;
+        }
+        let is_its = || all_links(home).any(|(_, link)| links::is_here(&link));
+        let free = || if is_its() { free_here(home, &mut interfaces) } else { Ok(()) };
+        // One that has just gone took its interfaces along; of others it is said below.
+        namespace::inside(&namespace, free).unwrap_or(Ok(()))?;
     }
-    let rounds = recirculation::close(home)?;
-    let mut left: Vec<String> =
-        elsewhere.into_iter().map(|(name, ..)| name).chain(rounds).collect();
+    let left = attached_to(home);
     if !left.is_empty() {
-        left.sort();
         return Err(Error::Elsewhere { name: home.name().into(), interfaces: left.join(", ") });
     }
     home.forget_interfaces()?;
-    let mut interfaces: Vec<(String, u32)> =
-        here.into_iter().map(|(name, ifindex, _)| (name, ifindex)).collect();
     interfaces.sort();
     Ok(interfaces)
+}
+
+/// The links that are still attached, to interfaces and to ports of the switch's own.
+fn all_links(home: &Home) -> impl Iterator<Item = (String, OwnedFd)> {
+    let links = live_links(home).into_iter().map(|(name, _, link)| (name, link));
+    links.chain(recirculation::live_links(home))
+}
+
+fn attached_to(home: &Home) -> Vec<String> {
+    let mut names: Vec<String> = all_links(home).map(|(name, _)| name).collect();
+    names.sort();
+    names
+}
+
+/// Detaches a switch from what it is attached to in this network namespace.
+fn free_here(home: &Home, interfaces: &mut Vec<(String, u32)>) -> Result<(), Error> {
+    for (name, ifindex, link) in live_links(home) {
+        if links::is_here(&link) {
+            free(home, &name, ifindex, &link);
+            interfaces.push((name, ifindex));
+        }
+    }
+    recirculation::close(home)
 }
 
 /// Likewise, and removes its maps.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use libbpf_rs::{
-    libbpf_sys,
+    libbpf_sys::{self, bpf_xdp_query_opts},
     query::{ProgInfoIter, ProgInfoQueryOptions},
 };
 
@@ -95,7 +95,10 @@ pub(crate) fn maps_in_use(home: &Home) -> BTreeSet<u32> {
 /// does not say it: others number theirs alike.
 pub(crate) fn is_here(link: &OwnedFd) -> bool {
     let Some((ifindex, program)) = link_info(link) else { return false };
-    name_of(ifindex).is_some() && xdp_of(ifindex).is_none_or(|here| here.prog_id == program)
+    let runs_it = |here: bpf_xdp_query_opts| {
+        [here.prog_id, here.drv_prog_id, here.skb_prog_id, here.hw_prog_id].contains(&program)
+    };
+    name_of(ifindex).is_some() && xdp_of(ifindex).is_none_or(runs_it)
 }
 
 /// The ids of the programs that a switch's links run on interfaces of this index.

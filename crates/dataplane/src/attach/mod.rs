@@ -5,7 +5,8 @@
 //! makes the link that holds the program there. [`interface`] and [`offloads`] are what the kernel
 //! tells of an interface and takes, [`links`] what is attached already, [`neighbour`] who else is.
 //! [`kept`] attaches those again that are made anew. [`recirculation`] makes ports of the switch's
-//! own, [`pin`] says who does their work.
+//! own, [`pin`] says who does their work. [`detach`] takes all of it back, also in another
+//! [`namespace`].
 
 pub(crate) mod attachment;
 pub(crate) mod detach;
@@ -13,6 +14,7 @@ pub(crate) mod interface;
 pub(crate) mod kept;
 pub(crate) mod links;
 pub(crate) mod modes;
+pub(crate) mod namespace;
 pub(crate) mod neighbour;
 pub(crate) mod offloads;
 pub(crate) mod pin;

@@ -6,7 +6,7 @@
 //! that. The ring between the ends holds 256 packets for each CPU; what comes when it is full is
 //! lost, and counted as `tx_dropped` of the port.
 
-use std::{fs, io};
+use std::{fs, io, os::fd::OwnedFd};
 
 use libbpf_rs::Program;
 use netlink_packet_core::{
@@ -164,7 +164,7 @@ pub(crate) fn open(
     loops: &Loops,
 ) -> Result<Vec<u32>, Error> {
     let ports = loops.ports.clamp(1, RECIRCULATION_PORTS);
-    (ports..RECIRCULATION_PORTS).try_for_each(|number| close_one(home, number).map(drop))?;
+    (ports..RECIRCULATION_PORTS).try_for_each(|number| close_one(home, number))?;
     let open = |number| {
         let port = open_one(home, number, program, generic)?;
         let (_, far) = names(home, number);
@@ -209,17 +209,28 @@ fn open_one(home: &Home, number: u32, program: &Program<'_>, generic: bool) -> R
     Ok(made)
 }
 
-/// Removes the ports that are in this network namespace. Returns the far ends that are in another.
-pub(crate) fn close(home: &Home) -> Result<Vec<String>, Error> {
-    let mut elsewhere = vec![];
-    for number in 0..RECIRCULATION_PORTS {
-        elsewhere.extend(close_one(home, number)?);
-    }
-    Ok(elsewhere)
+/// The far ends that run a program, and the links that hold it there.
+pub(crate) fn live_links(home: &Home) -> Vec<(String, OwnedFd)> {
+    let live = |number| {
+        let link = links::open_pinned(&home.recirculation(number))?;
+        links::link_ifindex(&link)?;
+        Some((names(home, number).1, link))
+    };
+    (0..RECIRCULATION_PORTS).filter_map(live).collect()
 }
 
-fn close_one(home: &Home, number: u32) -> Result<Option<String>, Error> {
+/// Removes the ports, if this is the network namespace that they are in.
+pub(crate) fn close(home: &Home) -> Result<(), Error> {
+    (0..RECIRCULATION_PORTS).try_for_each(|number| close_one(home, number))
+}
+
+fn close_one(home: &Home, number: u32) -> Result<(), Error> {
     let path = home.recirculation(number);
+    let link = links::open_pinned(&path);
+    let is_live = |link: &OwnedFd| links::link_ifindex(link).is_some();
+    if link.as_ref().is_some_and(|link| is_live(link) && !links::is_here(link)) {
+        return Ok(());
+    }
     let (_, far) = names(home, number);
     // By name and address, for an agent that dies while it makes a port has pinned nothing yet.
     if let Ok(ifindex) = interface::ifindex_of(&far)
@@ -227,12 +238,10 @@ fn close_one(home: &Home, number: u32) -> Result<Option<String>, Error> {
     {
         delete(ifindex).map_err(wrong("removing the recirculation port"))?;
     }
-    let Some(link) = links::open_pinned(&path) else { return Ok(None) };
-    if links::link_ifindex(&link).is_some() {
-        return Ok(Some(far));
+    match link {
+        Some(_) => fs::remove_file(&path).map_err(Error::file("removing", path)),
+        None => Ok(()),
     }
-    fs::remove_file(&path).map_err(Error::file("removing", path))?;
-    Ok(None)
 }
 
 impl Dataplane {

@@ -1,6 +1,9 @@
 //! What drivers must not do to packets before the programs see them. Needs root.
 
-use std::process::Command;
+use std::{
+    process::Command,
+    sync::{Arc, Mutex},
+};
 
 use dataplane::{Loops, Mode, RecirculationPorts, detach};
 use harness::{
@@ -69,7 +72,7 @@ fn what_was_off_stays_off() {
 
 /// Both number their interfaces alike, and have the same names for them.
 #[test]
-fn who_detaches_in_another_namespace_touches_nothing_there_and_is_told() {
+fn who_detaches_in_another_namespace_touches_nothing_there() {
     in_namespace(|| {
         ip("link add v0 type veth peer name v1");
         turn("v0", "rx-gro-list", "on");
@@ -78,16 +81,27 @@ fn who_detaches_in_another_namespace_touches_nothing_there_and_is_told() {
         let home = switch.dataplane().home().clone();
         let attached = switch.dataplane().attach("v0", Mode::Generic).expect("attached");
         switch.dataplane().recirculate(&[attached], &Loops::default()).expect("ports");
-        let (here, elsewhere) = (ifindex("v0"), home.clone());
-        in_namespace(move || {
-            ip("link add v0 type veth peer name v1");
-            assert_eq!(ifindex("v0"), here);
-            let refused = detach(&elsewhere).expect_err("it is attached there").to_string();
-            assert!(refused.contains("v0 in another network namespace"), "{refused}");
-            assert!(!is_on("v0", "rx-gro-list") && is_on("v0", "rx-vlan-offload"));
-        });
+        let here = ifindex("v0");
+        let detach_elsewhere = || {
+            let (said, home) = (Arc::new(Mutex::new(None)), home.clone());
+            let says = said.clone();
+            in_namespace(move || {
+                ip("link add v0 type veth peer name v1");
+                assert_eq!(ifindex("v0"), here);
+                *says.lock().unwrap() = Some(detach(&home));
+                assert!(!is_on("v0", "rx-gro-list") && is_on("v0", "rx-vlan-offload"));
+            });
+            said.lock().unwrap().take().expect("it was tried")
+        };
+        // A namespace of a thread, without a name.
+        let refused = detach_elsewhere().expect_err("it is not found").to_string();
+        assert!(refused.contains("v0 in another network namespace"), "{refused}");
         assert_eq!(dataplane::attached(&home), [("v0".to_owned(), here)]);
-        detach(&home).expect("detached");
+        let name = format!("test-detach-{}", std::process::id());
+        ip(&format!("netns attach {name} {}", nix::unistd::gettid()));
+        let detached = detach_elsewhere();
+        ip(&format!("netns del {name}"));
+        assert_eq!(detached.expect("it has a name"), [("v0".to_owned(), here)]);
         assert!(is_on("v0", "rx-gro-list") && !home.exists());
         assert!(RecirculationPorts::of(&home).ports.is_empty());
     });
