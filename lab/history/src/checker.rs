@@ -213,14 +213,15 @@ impl Search<'_> {
         let mut next = vec![];
         let is_over = |i| world.done.contains(i) || world.used.contains(i);
         // What it makes depends on what was there: then nothing can wait. What is open may never
-        // take place, and does not matter before something needs what it makes.
+        // take place, and does not matter before something needs what it makes, or the value ends
+        // that it makes it of.
         let needs_derived = |i: usize| match self.operations[i].need {
             Need::Value(value) => is_derived(value) && !is_over(i),
             _ => false,
         };
         let is_needed = self.pending.iter().any(needs_derived);
         let derives = |i: usize| {
-            let may_wait = self.is_open(i) && !is_needed;
+            let may_wait = self.is_open(i) && !is_needed && !self.is_lapse(target);
             self.operations[i].effect.derives() && !is_over(i) && !may_wait
         };
         let some_derive = self.pending.iter().any(derives);

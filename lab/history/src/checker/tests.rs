@@ -106,7 +106,12 @@ fn values_that_live_for_a_while_end_then_and_not_before() {
     let absent = |client, times| op(client, times, Need::Absent, Effect::Keep);
     let swap = |client, times, from, to| op(client, times, Need::Value(from), Effect::Write(to));
     let first = passing(0, (1, 2), 1, (10, 20));
-    let good: [(&str, Vec<Operation>); 8] = [
+    let longer = appended(Some(1), 7);
+    let good: [(&str, Vec<Operation>); 9] = [
+        (
+            "an open append came before the end, and what it made stays",
+            vec![first, open(1, 5, Need::Any, Effect::Append(7)), read(2, (30, 31), longer)],
+        ),
         ("there before", vec![first, read(1, (5, 6), 1)]),
         ("gone in between", vec![first, absent(1, (11, 12))]),
         ("there in between", vec![first, read(1, (18, 19), 1)]),
@@ -347,7 +352,8 @@ fn lived(rng: &mut SeededRng) -> Vec<Operation> {
                 let seen = copy.map_or(state, |(value, _)| value);
                 (seen.map_or(Need::Absent, Need::Value), Effect::Keep)
             }
-            (4..6, _) => (Need::Any, write),
+            (4, _) => (Need::Any, write),
+            (5, _) => (Need::Any, Effect::Append(i as u64)),
             (6..8, Some(value)) => (Need::Value(value), write),
             (8, None) => (Need::Absent, write),
             (8, Some(_)) => (Need::Present, Effect::Keep),
@@ -358,10 +364,7 @@ fn lived(rng: &mut SeededRng) -> Vec<Operation> {
         if let Effect::Keep = operation.effect {
             continue;
         }
-        (state, ghost) = match operation.effect {
-            Effect::Write(value) => (Some(value), None),
-            _ => (None, None),
-        };
+        (state, ghost) = (operation.effect.on(state).expect("there is no counter"), None);
         if operation.effect == write && rng.random_bool(0.6) {
             let from = operation.return_ns.unwrap_or(operation.call_ns) / 8;
             let from = from.max(now) + rng.random_range(1..6);
@@ -384,7 +387,7 @@ fn is_quick_for_stateright(history: &[Operation]) -> bool {
         let lapse = operation.lapse.filter(|lapse| lapse.until_ns.is_none());
         usize::from(operation.return_ns.is_none()) + usize::from(lapse.is_some())
     };
-    history.iter().map(open).sum::<usize>() <= 4
+    history.iter().map(open).sum::<usize>() <= 3
 }
 
 /// A history with one thing in it that may not have been so.
