@@ -348,6 +348,11 @@ impl EventLoop {
             }
             let wait = match self.turns.next() {
                 Some(at) if at <= self.now => Some(Duration::ZERO),
+                // What was taken from servers for clients who have read, after these had their
+                // share of the round: nothing else tells of it.
+                _ if !self.dirty_clients.is_empty() || !self.dirty_upstreams.is_empty() => {
+                    Some(Duration::ZERO)
+                }
                 turn => {
                     let publisher = self.next_publisher();
                     let next = self.next_timer().into_iter().chain(turn).chain(publisher).min();

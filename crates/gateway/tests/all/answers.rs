@@ -1,11 +1,13 @@
 //! What Redis would say, and in its order.
 
 use std::{
+    io::Read,
     net::TcpStream,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Instant,
 };
 
-use crate::support::{Gateway, MadeUpServer, Redis, command, config, until};
+use crate::support::{Gateway, MadeUpServer, PATIENCE, Redis, command, config, until};
 
 /// Said to the gateway, and to a Redis beside the one behind it, one by one, on one connection.
 const ALIKE: &[&str] = &[
@@ -498,4 +500,26 @@ fn a_message_comes_behind_the_subscriptions_that_were_said_before_it() {
     assert_eq!(other.ask("PING"), "+PONG\r\n");
     other.say(&command("SUBSCRIBE"));
     assert_eq!(publisher.ask("PUBLISH old news"), ":0\r\n");
+}
+
+/// More of it than is read ahead for a client, on a gateway that has nothing else to do.
+#[test]
+fn a_long_answer_by_a_connection_of_its_own_does_not_wait_for_something_else_to_happen() {
+    let held = lab::port::held();
+    let port = held.number.to_string();
+    let _redis = Redis::start(&["--port", &port, "--bind", "127.0.0.1"]);
+    let gateway = Gateway::start(config(&format!("redis://127.0.0.1:{port}")));
+    let mut client = gateway.speak();
+    let value = "v".repeat(1 << 20);
+    assert_eq!(client.ask(&format!("SET long {value}")), "+OK\r\n");
+    assert!(client.ask("HELLO 3").starts_with('%'));
+    assert_eq!(client.ask("CLIENT TRACKING ON"), "+OK\r\n");
+    // The next thing that would happen is ten seconds away, at each of them.
+    let began = Instant::now();
+    let mut answer = vec![0; value.len() + 12];
+    for _ in 0..200 {
+        client.say(&command("GET long"));
+        client.stream.read_exact(&mut answer).unwrap();
+        assert!(answer.ends_with(b"v\r\n") && began.elapsed() < PATIENCE);
+    }
 }
