@@ -35,7 +35,7 @@ impl EventLoop {
         if command.act == Act::Select && said.selects_first() && self.is_back_in_first(at) {
             return self.ends_own(at, command);
         }
-        let store = self.own_store(at, said.words);
+        let store = self.own_store(at, said);
         let Some(own) = self.own(at, store) else { return false };
         let client = &mut self.clients[at];
         let number = client.number;

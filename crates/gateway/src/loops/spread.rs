@@ -71,7 +71,7 @@ impl EventLoop {
     }
 
     /// The store to which a command goes by a client's own connection.
-    pub(super) fn own_store(&mut self, at: usize, words: Words<'_>) -> usize {
+    pub(super) fn own_store(&mut self, at: usize, said: CommandText<'_>) -> usize {
         if self.stores.len() == 1 {
             return 0;
         }
@@ -79,12 +79,13 @@ impl EventLoop {
             return store;
         }
         if self.owners.have_slots()
-            && let Some(channel) = channel_of_slot(words)
+            && let Some(channel) = channel_of_slot(said.words)
         {
             return self.store_of(channel);
         }
-        match self.key_stores(words) {
+        match self.key_stores(said.words) {
             KeyStores::One(store) => store,
+            KeyStores::None if listens(said) => 0,
             // Where it has been, because that one knows the client.
             KeyStores::None | KeyStores::Several => {
                 let own = self.clients[at].own.and_then(|own| self.upstreams.get(own));
@@ -142,6 +143,14 @@ impl EventLoop {
                         b"-ERR several stores: this needs Redis 7.0 or later behind them\r\n",
                     );
                 }
+                // A message is said at the first store, and heard there: at any other it would be
+                // lost. Nodes of a Redis Cluster tell one another.
+                if pinned.is_some_and(|pinned| pinned != 0)
+                    && !self.owners.have_slots()
+                    && (command.publishes || listens(said))
+                {
+                    return Some(OF_ALL);
+                }
                 // It would be carried out at one of them, as if that was all there is.
                 if self.clients[at].ties.any()
                     && !said.is(0, "ping")
@@ -190,7 +199,7 @@ impl EventLoop {
             return Some(self.refuse_command(at, line));
         }
         if ties.unplaced {
-            let store = self.own_store(at, said.words);
+            let store = self.own_store(at, said);
             return Some(self.place_transaction(at, store));
         }
         if ties.any() {
@@ -552,6 +561,11 @@ pub(super) fn channel_of_slot<'a>(words: Words<'a>) -> Option<&'a [u8]> {
 pub(super) fn is_subscription(said: CommandText<'_>) -> bool {
     let name = said.word(0).unwrap_or_default().to_ascii_lowercase();
     name.ends_with(b"subscribe")
+}
+
+/// Whether a command is to hear what others say, or to end that.
+fn listens(said: CommandText<'_>) -> bool {
+    is_subscription(said) || said.is(0, "monitor")
 }
 
 /// SORT with patterns, which are keys of any store.

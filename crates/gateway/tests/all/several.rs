@@ -409,3 +409,44 @@ fn of_an_answer_whose_rest_does_not_come_nothing_is_told() {
         line = said;
     }
 }
+
+/// Wherever it has been before.
+#[test]
+fn who_listens_listens_where_messages_come() {
+    let rack = Rack::start();
+    let mut other = rack.gateway.speak();
+    let [a, b, _] = keys();
+    let been: [&[String]; 4] = [
+        &["MULTI".into(), format!("SET {b} 1"), "EXEC".into()],
+        &[format!("WATCH {b}"), "UNWATCH".into()],
+        &[format!("BLPOP {} 0.01", key(1, 1))],
+        &[],
+    ];
+    for been in been {
+        let mut listener = rack.gateway.speak();
+        been.iter().for_each(|line| assert!(!listener.ask(line).starts_with('-'), "{line}"));
+        assert!(listener.ask("SUBSCRIBE news").starts_with("*3\r\n"));
+        assert_eq!(other.ask("PUBLISH news hello"), ":1\r\n", "{been:?}");
+        assert!(listener.answer().ends_with("hello\r\n"));
+        let mut monitor = rack.gateway.speak();
+        been.iter().for_each(|line| assert!(!monitor.ask(line).starts_with('-'), "{line}"));
+        assert_eq!(monitor.ask("MONITOR"), "+OK\r\n");
+        assert_eq!(other.ask(&format!("SET {a} seen")), "+OK\r\n");
+        until("it is seen", || monitor.answer().contains("\"seen\""));
+    }
+    // Said where nobody would hear it, or to hear what is not said there.
+    let mut client = rack.gateway.speak();
+    assert_eq!(client.ask("MULTI"), "+OK\r\n");
+    assert_eq!(client.ask(&format!("SET {b} 2")), "+QUEUED\r\n");
+    assert!(client.ask("PUBLISH news lost").starts_with("-ERR several stores: "));
+    assert!(client.ask("EXEC").starts_with("-EXECABORT "));
+    assert_eq!(client.ask(&format!("WATCH {b}")), "+OK\r\n");
+    for line in ["PUBLISH news lost", "SUBSCRIBE news", "MONITOR"] {
+        assert!(client.ask(line).starts_with("-ERR several stores: "), "{line}");
+    }
+    // At the store where all is said and heard it may.
+    let begun = ["MULTI".into(), format!("SET {a} 2"), "PUBLISH news hello".into()];
+    let mut client = rack.gateway.speak();
+    begun.iter().for_each(|line| assert!(client.ask(line).starts_with('+'), "{line}"));
+    assert!(client.ask("EXEC").starts_with("*2\r\n+OK\r\n:"));
+}
