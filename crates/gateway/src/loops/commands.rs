@@ -64,6 +64,8 @@ pub(super) struct Command {
     pub tells_of_writes: bool,
     /// Whether it is a message to whoever has subscribed.
     pub publishes: bool,
+    /// Whether it may wait for as long as it likes for what others do.
+    pub may_block: bool,
 }
 
 /// Commands by which the gateway itself does something, or of which no server says enough.
@@ -102,6 +104,10 @@ const LOCAL: &[(&str, LocalRead)] = &[
 /// What Redis does not advise to tell all, and yet a user is known to all or to none.
 const OF_USERS: [&str; 4] = ["acl|setuser", "acl|deluser", "acl|load", "acl|save"];
 
+/// How the names of those of Redis's commands begin that may wait for what others do, and of no
+/// others: by them they are known while no server has said what it has.
+const BLOCKING: [&str; 4] = ["bl", "br", "bz", "xread"];
+
 /// Longest name that is looked up in place.
 const MAX_NAME: usize = 32;
 
@@ -122,8 +128,16 @@ impl Commands {
             let writes = matches!(act, Act::Exec | Act::Own | Act::Store);
             let row = stats.row(name);
             let (tells_of_writes, publishes) = (false, false);
-            let command =
-                Command { act: *act, local: None, row, writes, tells_of_writes, publishes };
+            let may_block = *act == Act::Wait;
+            let command = Command {
+                act: *act,
+                local: None,
+                row,
+                writes,
+                tells_of_writes,
+                publishes,
+                may_block,
+            };
             by_name.insert(name.as_bytes().into(), command);
         }
         for command in table.iter().filter(|command| command.name.len() <= MAX_NAME) {
@@ -133,7 +147,8 @@ impl Commands {
             let row = stats.row(&command.name);
             let publishes = matches!(&command.name[..], "publish" | "spublish");
             let tells_of_writes = resp::tells_of_writes(&command.name);
-            let new = Command { act, local, row, writes, tells_of_writes, publishes };
+            let may_block = command.is_blocking;
+            let new = Command { act, local, row, writes, tells_of_writes, publishes, may_block };
             by_name.entry(command.name.as_bytes().into()).or_insert(new);
         }
         let known = |name: &[u8]| {
@@ -224,7 +239,11 @@ fn unknown(name: &[u8], others_are_known: bool) -> Command {
         false => Act::Own,
     };
     let (tells_of_writes, publishes) = (false, false);
-    Command { act, local: None, row: OTHERS, writes: true, tells_of_writes, publishes }
+    let begins = |with: &&str| {
+        name.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()))
+    };
+    let may_block = act == Act::Own && BLOCKING.iter().any(begins);
+    Command { act, local: None, row: OTHERS, writes: true, tells_of_writes, publishes, may_block }
 }
 
 /// How a command goes about which the gateway has nothing of its own to do, and whether it may
@@ -295,6 +314,10 @@ mod tests {
             let found = commands.find(name.as_bytes());
             assert_eq!((found.act, found.writes), (act, writes), "{name}");
         }
+        let may_block = |commands: &Commands, name: &str| commands.find(name.as_bytes()).may_block;
+        for (name, expected) in [("blpop", true), ("wait", true), ("bgsave", false), ("x", false)] {
+            assert_eq!(may_block(&commands, name), expected, "{name}");
+        }
         // Before a server has said anything, no command may stand before those of others.
         let commands = Commands::new(Arc::default(), &stats);
         assert!(!commands.are_known());
@@ -309,6 +332,11 @@ mod tests {
         ];
         for (name, act) in rows {
             assert_eq!(commands.find(name.as_bytes()).act, act, "{name}");
+        }
+        for (name, expected) in
+            [("BLPOP", true), ("xreadgroup", true), ("set", false), ("b", false)]
+        {
+            assert_eq!(may_block(&commands, name), expected, "{name}");
         }
     }
 }

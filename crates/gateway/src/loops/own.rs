@@ -88,7 +88,7 @@ impl EventLoop {
             return true;
         }
         let client = &mut self.clients[at];
-        client.blocks = client.is_blocked() || matches!(command.act, Act::Own | Act::Wait);
+        client.blocks = client.is_blocked() || command.may_block && says_to_block(said);
         let answer = client.place(Way::Own, 0, command.writes);
         if tells_of_writes {
             client.last_tells_of_writes();
@@ -241,6 +241,17 @@ fn is_raw(command: Command, said: CommandText<'_>) -> bool {
             .any(|name| said.is(1, name)),
         _ => false,
     }
+}
+
+/// Whether a command that may wait is told to: XREAD and XREADGROUP are by a word of their own,
+/// which stands before the keys.
+fn says_to_block(said: CommandText<'_>) -> bool {
+    let is_told = || {
+        let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        let mut options = said.words.iter().take_while(|word| !is(word, "streams"));
+        options.any(|word| is(word, "block"))
+    };
+    !said.is(0, "xread") && !said.is(0, "xreadgroup") || is_told()
 }
 
 /// Whether what its answer says decides about what comes next.

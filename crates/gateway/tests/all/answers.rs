@@ -303,6 +303,17 @@ fn who_has_said_all_is_answered_and_let_go() {
         client.stream.shutdown(std::net::Shutdown::Write).unwrap();
         assert_eq!([client.answer(), client.answer()], ["+PONG\r\n", ""]);
     }
+    // By a connection of its own, of which others do not wait.
+    assert_eq!(gateway.speak().ask("XADD s 1-1 f v"), "$3\r\n1-1\r\n");
+    for line in ["XREAD COUNT 1 STREAMS s 0", "ACL SAVE", "FAILOVER ABORT", "CLIENT ID"] {
+        for _ in 0..20 {
+            let mut client = gateway.speak();
+            client.say(&command(line));
+            client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+            assert!(!client.answer().is_empty(), "{line}");
+            assert_eq!(client.answer(), "");
+        }
+    }
     until("all have gone", || gateway.counter("connected_clients") == 1);
 }
 
