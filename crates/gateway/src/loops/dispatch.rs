@@ -315,6 +315,10 @@ impl EventLoop {
                 said.bytes = &line;
             }
         }
+        if command.act == Act::Reset && said.words.len() != 1 {
+            let line = b"-ERR wrong number of arguments for 'reset' command\r\n";
+            return self.refuse_command(at, line);
+        }
         if self.clients[at].ties.refused && said.is(0, "exec") {
             return self.abort(at);
         }
