@@ -41,6 +41,11 @@ pub(super) fn write_value(value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// Whether a name may stand in CLIENT LIST.
+pub(super) fn is_printable(name: &[u8]) -> bool {
+    name.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
 /// The ways by which a command may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
@@ -251,6 +256,14 @@ impl Client {
     /// How it speaks, and as whom.
     pub fn speaker(&self) -> Speaker {
         Speaker { protocol: self.protocol, user: self.user }
+    }
+
+    /// Notes what it calls itself, if it does: the next connection of its own is told. Redis takes
+    /// no name that may not stand in CLIENT LIST.
+    pub fn be_named(&mut self, name: Option<&[u8]>) {
+        if let Some(name) = name.filter(|name| is_printable(name)) {
+            self.names.get_or_insert_default().own = name.to_vec();
+        }
     }
 
     /// Answers to come by this way.

@@ -10,7 +10,7 @@ use resp::{ProtocolError, RequestParser, Words};
 
 use super::{
     EventLoop, READ_BYTES,
-    client::{Transition, Way},
+    client::{Transition, Way, is_printable},
     commands::{Act, Command},
     hello::Hello,
     speaker::Speaker,
@@ -506,9 +506,7 @@ impl EventLoop {
         if is_named || login.is_some() && client.own.is_some() {
             return self.by_own(at, command, said);
         }
-        if let Some(name) = name {
-            client.names.get_or_insert_default().own = name.to_vec();
-        }
+        client.be_named(name);
         let speaks = version.unwrap_or(client.protocol);
         let mut words: Vec<&[u8]> = vec![b"HELLO", if speaks == 3 { b"3" } else { b"2" }];
         let login_words = login.as_ref().map(Login::command).unwrap_or_default();
@@ -581,11 +579,6 @@ impl EventLoop {
     /// of its own. Whoever gives himself a name wants to be found by it.
     fn client_command(&mut self, at: usize, command: Command, said: CommandText<'_>) -> Next {
         let client = &mut self.clients[at];
-        if said.words.len() == 3 && said.is(1, "setname") {
-            // A connection to another store is to have it too.
-            let name = said.word(2).filter(|name| is_printable(name)).unwrap_or_default();
-            client.names.get_or_insert_default().own = name.to_vec();
-        }
         if client.own.is_some() {
             return self.by_own(at, command, said);
         }
@@ -656,11 +649,6 @@ impl EventLoop {
 /// Whether a command changes nothing, and is about nothing but keys and values.
 fn reads_only(command: Command) -> bool {
     !command.writes && matches!(command.act, Act::Get | Act::Plain | Act::Info)
-}
-
-/// Whether a name may stand in CLIENT LIST.
-fn is_printable(name: &[u8]) -> bool {
-    name.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
 
 /// First byte of a TLS connection.

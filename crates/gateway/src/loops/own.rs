@@ -62,9 +62,13 @@ impl EventLoop {
                 let user = login.map(|login| self.users.enter(login));
                 client.then = Some(Transition { protocol: None, user, by_own: true });
             }
+            Act::Client if said.words.len() == 3 && said.is(1, "setname") => {
+                client.be_named(said.word(2));
+            }
             // With AUTH, a name, or not understood: Redis says what of it.
             Act::Hello => {
                 let hello = Hello::of(said.words);
+                client.be_named(hello.as_ref().and_then(|hello| hello.name));
                 client.ties.user |= hello.is_none() && said.words.len() > 4;
                 let protocol = hello.as_ref().and_then(|hello| hello.version);
                 let login = hello.and_then(|hello| hello.login);

@@ -539,3 +539,24 @@ fn a_long_answer_by_a_connection_of_its_own_does_not_wait_for_something_else_to_
         assert!(answer.ends_with(b"v\r\n") && began.elapsed() < PATIENCE);
     }
 }
+
+#[test]
+fn a_client_keeps_its_name_when_its_own_connection_changes() {
+    let redis = Redis::start(&[]);
+    let gateway = Gateway::start(config(&redis.url()));
+    for said in [
+        &["SELECT 1", "CLIENT SETNAME app", "SELECT 0"][..],
+        &["HELLO 3 SETNAME app", "SELECT 1", "SELECT 0"],
+        &["SELECT 1", "HELLO 3 SETNAME app", "SELECT 0"],
+        &["CLIENT SETNAME app", "CLIENT SETNAME \n", "SELECT 1", "SELECT 0"],
+    ] {
+        let mut client = gateway.speak();
+        said.iter().for_each(|line| _ = client.ask(line));
+        assert_eq!(client.ask("CLIENT GETNAME"), "$3\r\napp\r\n", "{said:?}");
+    }
+    let mut client = gateway.speak();
+    for line in ["CLIENT SETNAME app", "CLIENT SETNAME ", "SELECT 1", "SELECT 0"] {
+        assert_eq!(client.ask(line), "+OK\r\n");
+    }
+    assert_eq!(client.ask("CLIENT GETNAME"), "$-1\r\n", "it has none any more");
+}
