@@ -87,6 +87,9 @@ impl EventLoop {
         if client.waits && client.stream.is_over() && client.is_blocked() {
             return self.close(at);
         }
+        if client.waits && self.leaving && client.is_blocked() {
+            return self.release(at);
+        }
         if client.waits || client.ended || client.is_ready {
             return self.touch_client(at);
         }
@@ -112,7 +115,10 @@ impl EventLoop {
                     self.go_on_later(at);
                 } else if self.leaving {
                     client.ended = true;
-                    self.touch_client(at);
+                    match client.is_blocked() {
+                        true => self.release(at),
+                        false => self.touch_client(at),
+                    }
                 }
                 return self.count(at);
             }

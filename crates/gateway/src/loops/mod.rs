@@ -595,6 +595,16 @@ impl EventLoop {
         self.touch_upstream(own);
     }
 
+    /// Nobody waits any longer for what may never come to this client. Its own connection says so,
+    /// and the client goes with it: what the server has answered before is not lost.
+    fn release(&mut self, at: usize) {
+        let Some(own) = self.clients.get(at).and_then(|client| client.own) else { return };
+        if let Some(upstream) = self.upstreams.get_mut(own) {
+            upstream.ends = true;
+            self.touch_upstream(own);
+        }
+    }
+
     /// After something has left: ends a connection that is done, counts what it holds.
     fn settle(&mut self, at: usize) {
         let Some(client) = self.clients.get_mut(at) else { return };

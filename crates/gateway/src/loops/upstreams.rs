@@ -276,6 +276,15 @@ impl EventLoop {
             true => tracing::debug!("{name}: {why}"),
             false => tracing::warn!("{name}: {why}"),
         }
+        // One that was to end has: to its owner, that is no error.
+        if self.leaving
+            && let Some((place, number)) = upstream.owner
+            && let Some(client) = self.clients.get(place)
+            && client.number == number
+            && client.is_blocked()
+        {
+            return self.close(place);
+        }
         // Lost before its user was let in, it is not tried again at once.
         let was_in = was_up && upstream.held.take().is_none();
         let (is_common, speaker) = (upstream.owner.is_none(), upstream.kind.speaker);

@@ -560,3 +560,25 @@ fn a_client_keeps_its_name_when_its_own_connection_changes() {
     }
     assert_eq!(client.ask("CLIENT GETNAME"), "$-1\r\n", "it has none any more");
 }
+
+#[test]
+fn who_waits_for_what_may_never_come_holds_up_no_end() {
+    let redis = Redis::start(&[]);
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut others = redis.speak();
+    let mut clients: Vec<_> = (0..2).map(|_| gateway.speak()).collect();
+    for client in &mut clients {
+        assert_eq!(client.ask("PING"), "+PONG\r\n");
+    }
+    clients[0].say(&command("BLPOP queue 0"));
+    // What is behind it waits, too.
+    clients[1].say(&[command("BLPOP queue 0"), command("GET a")].concat());
+    until("they wait", || others.ask("INFO clients").contains("blocked_clients:2"));
+    // Who has not ended when the gateway gives up stays connected.
+    drop(gateway);
+    for client in &mut clients {
+        assert_eq!(client.answer(), "");
+    }
+    assert_eq!(others.ask("RPUSH queue job"), ":1\r\n");
+    assert_eq!(others.ask("LLEN queue"), ":1\r\n", "nobody has taken it who is gone");
+}
