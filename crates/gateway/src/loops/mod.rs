@@ -49,6 +49,9 @@ mod users;
 mod validity;
 mod words;
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::VecDeque,
     io,
@@ -635,7 +638,16 @@ impl EventLoop {
         }
         let tracking = client.tracking.iter().flat_map(|tracking| &tracking.owns);
         for own in client.own.iter().chain(tracking) {
-            self.upstreams.try_remove(*own);
+            self.drop_own(*own);
+        }
+    }
+
+    /// Ends a connection of a client's own. What was asked by it has no answer: others may know of
+    /// it, too, as a command of several stores does.
+    fn drop_own(&mut self, at: usize) {
+        let Some(upstream) = self.upstreams.try_remove(at) else { return };
+        for pending in upstream.pending {
+            self.refuse(pending, "-TRYAGAIN no answer\r\n");
         }
     }
 }

@@ -158,7 +158,7 @@ impl EventLoop {
         let tracking = client.tracking.take();
         let tracking = tracking.iter().flat_map(|tracking| &tracking.owns);
         for own in client.own.take().iter().chain(tracking) {
-            self.upstreams.try_remove(*own);
+            self.drop_own(*own);
         }
         let client = &mut self.clients[at];
         match command.act {
@@ -192,7 +192,7 @@ impl EventLoop {
                 return None;
             }
             client.own = None;
-            self.upstreams.try_remove(other);
+            self.drop_own(other);
         }
         let client = &self.clients[at];
         let (number, speaker) = (client.number, client.speaker());

@@ -89,9 +89,9 @@ impl EventLoop {
     }
 
     /// A connection of a client's own to each store.
-    fn open_all(&mut self, at: usize) {
+    pub(super) fn open_all(&mut self, at: usize) {
         if let Some(own) = self.clients[at].own.take() {
-            self.upstreams.try_remove(own);
+            self.drop_own(own);
         }
         let client = &self.clients[at];
         let (number, speaker) = (client.number, client.speaker());
