@@ -5,10 +5,8 @@ use mio::Token;
 
 use super::{
     EventLoop, READ_BYTES, SOCKETS,
-    client::Way,
     reads::{EndedRead, Ending},
     upstream::{PendingCommand, Waiter},
-    upstreams::direct_lane,
     words::encode,
 };
 
@@ -102,7 +100,7 @@ impl EventLoop {
     }
 
     /// A read that the network had no answer to, or one that only Redis can give.
-    fn read_upstream_instead(&mut self, pending: PendingCommand, name: &[u8]) {
+    pub(super) fn read_upstream_instead(&mut self, pending: PendingCommand, name: &[u8]) {
         let Waiter::Client { place, number, answer } = pending.waiter else { return };
         let Some(client) = self.clients.get(place) else { return };
         if client.number != number {
@@ -111,9 +109,13 @@ impl EventLoop {
         let speaker = client.speaker();
         let store = self.owners.port_of(name);
         let way = self.direct_way(store, speaker, false);
+        // What comes behind it by this way goes by the same connection.
+        if self.clients[place].under_way(way) == 0 {
+            self.clients[place].lane = self.choose_lane(way, speaker, false);
+        }
         let client = &mut self.clients[place];
         client.reroute(answer, way);
-        let lane = if way == Way::Store { client.lane } else { direct_lane(false) };
+        let lane = client.lane;
         let upstream = self.common(self.target_of(way, store), speaker, lane);
         let mut bytes = vec![];
         let name = self.tenant.as_ref().map_or(name.into(), |tenant| tenant.name(name));

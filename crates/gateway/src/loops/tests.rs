@@ -5,7 +5,10 @@ use std::sync::Arc;
 use ::client::Memory;
 use wire::{Cluster, Store};
 
-use super::{joint::Join, spread::Spread, *};
+use super::{
+    client::Way, commands::Command, dispatch::CommandText, joint::Join, spread::Spread,
+    upstream::Waiter, upstreams::direct_lane, *,
+};
 use crate::{Limits, names::Names};
 
 /// A loop with two stores, whose servers say nothing, and a client.
@@ -57,4 +60,44 @@ fn what_a_client_asked_several_stores_goes_with_it() {
     assert_eq!(event_loop.joints.len(), 1);
     event_loop.close(at);
     assert_eq!((event_loop.joints.len(), event_loop.upstreams.len()), (0, 0));
+}
+
+/// By another connection it would be carried out first, or not.
+#[test]
+fn what_comes_behind_a_read_that_the_network_did_not_answer_goes_the_same_way() {
+    let (mut event_loop, at) = with_client();
+    let (now_ns, run_id) = (kit::now_ns(), Some("run".to_string()));
+    let speaker = event_loop.clients[at].speaker();
+    let key = (0..).map(|number| format!("k{number}")).find(|key| {
+        let key = key.as_bytes();
+        event_loop.owners.port_of(key) == 0
+    });
+    let key = key.unwrap();
+    for lane in [direct_lane(false), direct_lane(true)] {
+        let direct = event_loop.common(2, speaker, lane);
+        event_loop.revive(direct);
+        let known = &mut event_loop.upstreams[direct].known;
+        (known.run_id, known.master) = (run_id.clone(), Some(now_ns));
+    }
+    (event_loop.stores[0].run_id, event_loop.stores[0].run_id_asked) = (run_id, Some(now_ns));
+    // It wrote by another connection before.
+    event_loop.clients[at].lane = direct_lane(true);
+    let get = event_loop.commands.find(b"get");
+    let answer = event_loop.clients[at].place(Way::Network, 1, false);
+    let number = event_loop.clients[at].number;
+    let pending = event_loop.pending(Waiter::Client { place: at, number, answer }, get);
+    event_loop.read_upstream_instead(pending, key.as_bytes());
+    assert_eq!(event_loop.clients[at].under_way(Way::Direct), 1);
+    let line = format!("LPUSH {key} 1\r\n");
+    let (mut parser, mut skipped) = (RequestParser::default(), 0);
+    let limits = resp::Limits::default();
+    let request = parser.next(line.as_bytes(), &limits, &mut skipped).unwrap().unwrap();
+    let said = CommandText { bytes: line.as_bytes(), words: request.words };
+    let write = Command { writes: true, ..get };
+    event_loop.by(at, Way::Direct, 0, write, said, 0);
+    let asked = event_loop.upstreams.iter().map(|(_, upstream)| {
+        let waiters = upstream.pending.iter().map(|pending| pending.waiter);
+        waiters.filter(|waiter| matches!(waiter, Waiter::Client { .. })).count()
+    });
+    assert_eq!(asked.max(), Some(2));
 }
