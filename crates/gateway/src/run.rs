@@ -123,6 +123,7 @@ pub async fn run(
     let local = keeper.as_ref().map(|keeper| keeper.copies.clone());
     let mut state = GatewayState::new(config.limits, memory, counters, listen, names.clone());
     state.copies = local.clone();
+    state.sharers = config.threads.max(1) + usize::from(memcached.is_some());
     let ranges = config.cluster.stores.iter().zip(&of_stores);
     let slots =
         ranges.map(|(store, port)| StoreSlots { range: (store.first, store.last), port: *port });

@@ -41,6 +41,8 @@ pub(crate) struct GatewayState {
     held: AtomicUsize,
     /// How many they may hold.
     pub most_held: usize,
+    /// How many share that: event loops, and all memcached clients as one.
+    pub sharers: usize,
     /// Bytes that servers have not taken.
     waiting_for_servers: AtomicUsize,
     /// The copies that it keeps.
@@ -107,6 +109,7 @@ impl GatewayState {
             connected: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
             most_held,
+            sharers: 1,
             waiting_for_servers: AtomicUsize::new(0),
             copies: None,
             stats: Stats::new(ROWS),

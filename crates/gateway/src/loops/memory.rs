@@ -25,19 +25,28 @@ impl EventLoop {
             return;
         }
         let before = std::mem::replace(&mut client.counted, held);
+        self.held = self.held + held - before;
         if held < before {
             return self.shared.release(before - held);
         }
         self.shared.hold(held - before);
-        while self.shared.held() > most {
+        self.keep_within();
+    }
+
+    /// Ends connections while all hold too much, and those of this loop more than its share: of
+    /// others' nobody here is to blame. Another loop may have grown since, so this is looked at in
+    /// each round.
+    pub(super) fn keep_within(&mut self) {
+        let (most, share) = (self.shared.most_held, self.shared.most_held / self.shared.sharers);
+        while self.shared.held() > most && self.held > share {
             let all = self.clients.iter().filter(|(_, client)| client.counted > 0);
             // A large command that is just coming is larger than many of which nothing comes: what
             // counts is for how long, too.
             let lies = |client: &Client| {
                 client.counted as u128 * u128::from(self.next_number - client.moved)
             };
-            let most = all.max_by_key(|(_, client)| (lies(client), client.counted));
-            let Some((largest, _)) = most else { return };
+            let largest = all.max_by_key(|(_, client)| (lies(client), client.counted));
+            let Some((largest, _)) = largest else { return };
             self.evict(largest);
         }
     }

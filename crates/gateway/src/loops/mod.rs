@@ -197,6 +197,8 @@ pub(crate) struct EventLoop {
     /// Commands of several stores that are under way.
     joints: Slab<Joint>,
     clients: Slab<Client>,
+    /// Bytes that its clients hold, as they are counted.
+    held: usize,
     upstreams: Slab<Upstream>,
     /// Those that clients share.
     common: HashMap<Kind, usize>,
@@ -302,6 +304,7 @@ impl EventLoop {
             tenant,
             joints: Slab::new(),
             clients: Slab::new(),
+            held: 0,
             upstreams: Slab::new(),
             common: HashMap::new(),
             commands: Commands::new(Arc::default(), &shared.stats),
@@ -387,6 +390,7 @@ impl EventLoop {
                 self.run_jobs();
             }
             self.flush();
+            self.keep_within();
         }
     }
 
@@ -630,6 +634,7 @@ impl EventLoop {
     /// Ends a connection at once.
     fn close(&mut self, at: usize) {
         let Some(client) = self.clients.try_remove(at) else { return };
+        self.held -= client.counted;
         self.shared.release(client.counted);
         self.shared.disconnect();
         self.users.leave(client.user, self.now);

@@ -16,8 +16,9 @@ fn with_client() -> (EventLoop, usize) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = listener.local_addr().unwrap();
     let names = Arc::new(Names::new(crate::system_resolver));
-    let shared =
+    let mut shared =
         GatewayState::new(Limits::default(), Memory::new(0), Arc::default(), listen, names);
+    shared.sharers = 2;
     let stores = [0, 1].map(|at| Store::new(([127, 0, 0, 1], 1 + at as u16).into(), at, at));
     let single = Cluster::single(listen, 2);
     let cluster = Cluster { stores: stores.to_vec(), ..single };
@@ -100,4 +101,25 @@ fn what_comes_behind_a_read_that_the_network_did_not_answer_goes_the_same_way() 
         waiters.filter(|waiter| matches!(waiter, Waiter::Client { .. })).count()
     });
     assert_eq!(asked.max(), Some(2));
+}
+
+#[test]
+fn who_holds_too_much_at_another_loop_ends_nobody_here() {
+    let (mut event_loop, at) = with_client();
+    let most = event_loop.shared.most_held;
+    event_loop.shared.hold(most);
+    event_loop.clients[at].input = vec![0; most / 8];
+    event_loop.count(at);
+    assert!(event_loop.clients.contains(at));
+    event_loop.shared.release(most);
+    // Room that it has, and more than this loop's share.
+    event_loop.clients[at].input.reserve(most / 2);
+    event_loop.count(at);
+    event_loop.keep_within();
+    assert!(event_loop.clients.contains(at));
+    // Others come to what is left of it, and nothing happens here.
+    event_loop.shared.hold(most / 2);
+    event_loop.keep_within();
+    assert!(!event_loop.clients.contains(at));
+    assert_eq!((event_loop.held, event_loop.shared.held()), (0, most / 2));
 }
