@@ -148,8 +148,8 @@ impl GatewayState {
         self.counters.memory_refusals.add_one();
         if self.memory_said.is_due(self.since.elapsed()) {
             tracing::warn!(
-                "closed a connection that held {bytes} bytes: answers that it does not read, or a command whose rest does \
-                 not come (--max-memory)"
+                "closed a connection that held {bytes} bytes: answers that it does not read, or not as fast as they come, or a \
+                 command whose rest does not come (--max-memory)"
             );
         }
     }

@@ -139,6 +139,8 @@ impl EventLoop {
                 Waiter::Client { place, number, answer }
                 | Waiter::Subscription { place, number, answer } => {
                     self.give(place, number, answer, piece, scanned.is_some(), is_error);
+                    // What it reads in time is not held meanwhile.
+                    self.relieve(place);
                 }
                 Waiter::Part { joint, part } => {
                     self.give_part(joint, part, piece, scanned.is_some());
@@ -215,12 +217,15 @@ impl EventLoop {
         ended: bool,
         is_error: bool,
     ) {
+        let most_owed = self.most_owed();
         let Some(client) = self.clients.get_mut(place) else { return };
         if client.number != number {
             return;
         }
+        let is_behind = client.owed() > most_owed;
         client.give(answer, bytes, ended);
         if ended {
+            client.reading.answered(is_behind, self.shared.limits.pipeline);
             if is_error {
                 self.shared.counters.total_error_replies.add_one();
             }

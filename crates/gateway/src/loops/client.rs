@@ -11,6 +11,7 @@ use resp::{RequestParser, did_write};
 
 use super::{
     publishing::Behind,
+    readers::Reading,
     speaker::{NOBODY, Speaker},
     stream::Stream,
     tracked_connections::TrackedConnections,
@@ -183,6 +184,8 @@ pub(super) struct Client {
     stashed: usize,
     /// Which of the connections that clients share its commands go by.
     pub lane: u8,
+    /// How it reads what it asks for.
+    pub reading: Reading,
     pub then: Option<Transition>,
     /// What its next command waits for, a message.
     pub behind: Option<Behind>,
@@ -216,7 +219,7 @@ pub(super) struct Client {
 
 impl Client {
     /// A connection that was just accepted.
-    pub fn new(stream: Stream, number: u64) -> Client {
+    pub fn new(stream: Stream, number: u64, now: Instant) -> Client {
         Client {
             stream,
             number,
@@ -233,6 +236,7 @@ impl Client {
             asked_bytes: 0,
             stashed: 0,
             lane: 0,
+            reading: Reading::new(now),
             then: None,
             behind: None,
             ties: Ties::default(),
@@ -479,7 +483,12 @@ impl Client {
     /// Whether so many bytes of answers are here that no more are to come before they are sent, or
     /// counted.
     pub fn owes_much(&self) -> bool {
-        self.stream.waiting() + self.stashed > BEHIND_BYTES
+        self.owed() > BEHIND_BYTES
+    }
+
+    /// Bytes of answers that are here.
+    pub fn owed(&self) -> usize {
+        self.stream.waiting() + self.stashed
     }
 
     /// Which kind of turn it has at `now`.

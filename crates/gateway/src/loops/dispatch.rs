@@ -263,8 +263,9 @@ impl EventLoop {
         let Some(client) = self.clients.get_mut(at) else { return false };
         let waiting = client.waiting();
         let is_ahead = waiting > 0 && client.asked_bytes > may_be_ahead;
-        if client.then.is_some() || waiting >= self.shared.limits.pipeline || is_ahead {
-            client.waits = true;
+        let is_full = waiting >= self.shared.limits.pipeline.min(client.reading.commands);
+        if client.then.is_some() || is_full || is_ahead || self.has_to_read(at) {
+            self.clients[at].waits = true;
             return false;
         }
         if command.publishes && self.is_behind_subscriptions(at) {

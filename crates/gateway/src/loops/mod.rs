@@ -31,6 +31,7 @@ mod packets;
 mod presence;
 pub(crate) mod publishing;
 mod rally;
+mod readers;
 mod reads;
 mod rights;
 mod server_facts;
@@ -213,6 +214,8 @@ pub(crate) struct EventLoop {
     awaiting: Vec<usize>,
     /// Clients whose messages wait for subscriptions.
     publishers: Vec<usize>,
+    /// Clients whose commands wait until they have read, and when to look whether they do.
+    readers: VecDeque<(Instant, usize)>,
     users: Users,
     shared: Arc<GatewayState>,
     reads: Option<Reads>,
@@ -313,6 +316,7 @@ impl EventLoop {
             commands_failed: None,
             awaiting: vec![],
             publishers: vec![],
+            readers: VecDeque::new(),
             users: Users::new(),
             shared,
             reads: packets.transpose()?.map(Reads::new),
@@ -385,6 +389,7 @@ impl EventLoop {
             self.expire();
             self.take_reads();
             self.wake_publishers();
+            self.wake_readers();
             self.take_turns();
             if self.jobs.is_some() {
                 self.run_jobs();
@@ -463,7 +468,7 @@ impl EventLoop {
         if stream.is_shaking() {
             self.shaking.push_back((self.now + SHAKES_WITHIN, entry.key(), self.next_number));
         }
-        let mut client = Client::new(stream, self.next_number);
+        let mut client = Client::new(stream, self.next_number, self.now);
         let is_session = self.jobs.is_some();
         client.session = is_session.then(|| Box::new(Session::new(self.next_number, peer)));
         entry.insert(client);
@@ -579,6 +584,7 @@ impl EventLoop {
             Ok(sent) => self.shared.counters.total_net_output_bytes.add(sent as u64),
             Err(_) => return self.close(at),
         }
+        self.has_read(at);
         self.settle(at);
     }
 

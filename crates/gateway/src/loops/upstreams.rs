@@ -190,6 +190,7 @@ impl EventLoop {
             .chain(reads)
             .chain(silent)
             .chain(named)
+            .chain(self.readers.front().map(|(until, _)| *until))
             .chain(shaking)
             .chain(self.accept_again)
             .chain(self.users.next_timer())

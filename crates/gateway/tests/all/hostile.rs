@@ -408,3 +408,19 @@ fn a_store_that_does_not_say_what_commands_it_has_is_not_waited_for_without_end(
     drop(listener);
     gateway.give_up();
 }
+
+/// More than one connection may hold, and than both sides' sockets do.
+#[test]
+fn who_reads_what_it_asked_for_is_answered_however_much_that_is() {
+    let redis = Redis::start(&[]);
+    let gateway = Gateway::start(config(&redis.url()));
+    let mut client = gateway.speak();
+    let value = vec![b'x'; 1_000_000];
+    client.say(&of_words(&[b"SET", b"k", &value]));
+    assert_eq!(client.answer(), "+OK\r\n");
+    client.say(&command("GET k").repeat(250));
+    for _ in 0..250 {
+        assert_eq!(client.answer().len(), value.len() + 12);
+    }
+    assert_eq!(gateway.counter("memory_refusals"), 0);
+}
