@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -50,6 +50,8 @@ pub(crate) struct GatewayState {
     /// What each command has cost.
     pub stats: Stats,
     told: Mutex<Option<ToldCommands>>,
+    /// Whether the Redis behind the first store wants clients to log in, as it said last.
+    pub asks_login: AtomicBool,
     /// Subscriptions, as far as messages wait for them.
     pub subscriptions: Arc<Subscriptions>,
     /// When it was last said that a connection spoke another protocol.
@@ -114,6 +116,7 @@ impl GatewayState {
             copies: None,
             stats: Stats::new(ROWS),
             told: Mutex::default(),
+            asks_login: AtomicBool::new(false),
             subscriptions: Arc::default(),
             foreign_said: LogMoment::default(),
             memory_said: LogMoment::default(),

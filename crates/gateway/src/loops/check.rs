@@ -8,7 +8,10 @@
 //! Redis behind it; all stores are taken to have the same. One that does not tell is not asked
 //! again before the others.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use client::kit;
 use resp::CommandTable;
@@ -17,8 +20,8 @@ use super::{
     EventLoop, StoreState,
     client::Way,
     commands::Commands,
-    speaker::Speaker,
-    upstream::{PendingCommand, Question, Waiter},
+    speaker::{NOBODY, Speaker},
+    upstream::{Kind, PendingCommand, Question, Waiter},
     upstreams::direct_lane,
     validity::Validity,
     words::encode,
@@ -86,6 +89,20 @@ impl EventLoop {
             }
             _ => {}
         }
+    }
+
+    /// Whether the Redis behind the first store carries out nothing for a client before it logs in,
+    /// as far as is known: it was asked at the connection by which such clients' commands go. Where
+    /// it said so it is asked again, since it may not be so any more.
+    pub(super) fn has_to_log_in(&mut self, at: usize) -> bool {
+        let speaker = self.clients[at].speaker();
+        let has_to = speaker.user == NOBODY && self.shared.asks_login.load(Relaxed);
+        if has_to {
+            let store = self.common(0, speaker, 0);
+            self.revive(store);
+            self.ask_about(store, Question::Server);
+        }
+        has_to
     }
 
     /// Whether it is known what commands there are: to this loop by now, if another was told.
@@ -231,6 +248,12 @@ impl EventLoop {
     }
 
     fn hear_run_id(&mut self, at: usize, asked_ns: u64, heard: &[u8]) {
+        let Kind { target, speaker, .. } = &self.upstreams[at].kind;
+        let is_refused = heard.starts_with(b"-NOAUTH ");
+        // Other errors, as of a store without its Redis, say nothing of that.
+        if (*target, speaker.user) == (0, NOBODY) && (is_refused || !heard.starts_with(b"-")) {
+            self.shared.asks_login.store(is_refused, Relaxed);
+        }
         let Some(run_id) = field(heard, "run_id") else { return };
         let upstream = &mut self.upstreams[at];
         let target = upstream.kind.target;

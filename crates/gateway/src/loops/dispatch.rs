@@ -353,10 +353,18 @@ impl EventLoop {
         {
             return next;
         }
-        let client = &mut self.clients[at];
-        if client.ties.any() {
+        if self.clients[at].ties.any() {
             return self.by_own(at, command, said);
         }
+        let is_answered_here = match command.act {
+            Act::Info => said.is(1, "gateway"),
+            Act::Select => said.selects_first(),
+            _ => false,
+        };
+        if is_answered_here && self.has_to_log_in(at) {
+            return self.refuse_command(at, b"-NOAUTH Authentication required.\r\n");
+        }
+        let client = &mut self.clients[at];
         match command.act {
             Act::Get if said.words.len() == 2 => self.read(at, command, said),
             Act::Info if said.is(1, "gateway") => self.info(at),

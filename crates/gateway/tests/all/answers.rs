@@ -176,6 +176,8 @@ fn users_are_redis_s() {
     let mut client = gateway.speak();
     assert!(client.ask("GET a").starts_with("-NOAUTH "));
     assert!(client.ask("HELLO 3").starts_with("-NOAUTH "));
+    assert!(client.ask("INFO gateway").starts_with("-NOAUTH "));
+    assert!(client.ask("SELECT 0").starts_with("-NOAUTH "));
     assert!(client.ask("AUTH wrong").starts_with("-WRONGPASS "));
     assert!(client.ask("GET a").starts_with("-NOAUTH "));
     assert_eq!(client.ask("AUTH secret"), "+OK\r\n");
@@ -189,6 +191,13 @@ fn users_are_redis_s() {
         gateway.speak().ask("GET a").starts_with("-NOAUTH "),
         "another's login is not everybody's"
     );
+    assert!(client.ask("INFO gateway").contains("connected_clients"));
+    assert_eq!(client.ask("SELECT 0"), "+OK\r\n");
+    // By those who need not log in any more.
+    let mut other = gateway.speak();
+    assert!(other.ask("INFO gateway").starts_with("-NOAUTH "));
+    assert_eq!(client.ask("CONFIG SET requirepass "), "+OK\r\n");
+    until("nobody need log in", || other.ask("SELECT 0") == "+OK\r\n");
 }
 
 #[test]

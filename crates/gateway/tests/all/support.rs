@@ -155,10 +155,15 @@ impl Gateway {
 
     /// What `INFO gateway` says of this.
     pub fn counter(&self, name: &str) -> u64 {
-        let text = self.speak().ask("INFO gateway");
-        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
-        line.and_then(|count| count.trim().parse().ok()).unwrap_or_else(|| panic!("{name}: {text}"))
+        counter(&mut self.speak(), name)
     }
+}
+
+/// What `INFO gateway` says of this to a client.
+pub fn counter(client: &mut Speaker<TcpStream>, name: &str) -> u64 {
+    let text = client.ask("INFO gateway");
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+    line.and_then(|count| count.trim().parse().ok()).unwrap_or_else(|| panic!("{name}: {text}"))
 }
 
 impl Drop for Gateway {

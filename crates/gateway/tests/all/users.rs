@@ -6,7 +6,7 @@ use gateway::NetworkUse;
 
 use crate::{
     network::Store,
-    support::{Gateway, Redis, Speaker, command, config, until},
+    support::{Gateway, Redis, Speaker, command, config, counter, until},
 };
 
 /// A Redis with a user who may everything and one who may not.
@@ -232,16 +232,16 @@ fn who_has_not_logged_in_where_that_is_needed_reads_nothing() {
         admin.ask("CLIENT KILL TYPE normal SKIPME yes");
         stranger.ask("GET app:1").starts_with("-NOAUTH ")
     });
-    let read = gateway.counter("network_reads");
+    let mut known = logged_in(&gateway, "password");
+    let read = counter(&mut known, "network_reads");
     for _ in 0..300 {
         assert!(stranger.ask("GET app:1").starts_with("-NOAUTH "));
     }
-    assert_eq!(gateway.counter("network_reads"), read);
+    assert_eq!(counter(&mut known, "network_reads"), read);
     assert!(read >= before);
-    let mut known = logged_in(&gateway, "password");
     until("who has logged in reads by the network", || {
         known.ask("GET app:1");
-        gateway.counter("network_reads") > read
+        counter(&mut known, "network_reads") > read
     });
     assert!(stranger.ask("GET app:1").starts_with("-NOAUTH "));
 }
