@@ -9,9 +9,9 @@
 //! sockets may be UDP's, connected or not, or packet sockets, whose datagrams are frames and leave
 //! by an interface ([`Destination`]).
 //!
-//! The store sends its replies by this crate, a gateway asks by it, a soft switch sends and receives
-//! its frames, and so do the load generator and the bench with their requests and answers. What
-//! comes in as one datagram of several, or the local address that one was sent to, are for
+//! The store sends its replies by this crate, a gateway asks by it, a soft switch sends and
+//! receives its frames, and so do the load generator and the bench with their requests and answers.
+//! What comes in as one datagram of several, or the local address that one was sent to, are for
 //! `quinn-udp`, which those receive with that need them.
 
 mod datagram;
