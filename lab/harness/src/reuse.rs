@@ -9,6 +9,7 @@ use std::{
     fs, io,
     os::fd::{AsFd, AsRawFd},
     path::{Path, PathBuf},
+    ptr,
     sync::{Mutex, MutexGuard, Once, PoisonError},
 };
 
@@ -151,19 +152,8 @@ impl Table {
     fn of(name: String, map: MapHandle) -> Table {
         let value = |key: &[u8]| map.lookup(key, MapFlags::ANY).expect("readable");
         let then = match map.map_type() {
-            MapType::Array => {
-                let elements = indices(&map).flat_map(|key| value(&key).expect("an element"));
-                Contents::Elements(elements.collect())
-            }
-            MapType::PercpuArray => {
-                let of_cpus = |key: [u8; 4]| map.lookup_percpu(&key, MapFlags::ANY);
-                let elements = indices(&map).map(|key| of_cpus(key).expect("readable"));
-                let mut values: Vec<Vec<u8>> = elements.flatten().flatten().collect();
-                values
-                    .iter_mut()
-                    .for_each(|value| value.resize(value.len().next_multiple_of(8), 0));
-                Contents::OfCpus(values.concat())
-            }
+            MapType::Array => Contents::Elements(all_elements(&map)),
+            MapType::PercpuArray => Contents::OfCpus(all_elements(&map)),
             MapType::Hash | MapType::LruHash => {
                 let rows = map.keys().filter_map(|key| value(&key).map(|value| (key, value)));
                 Contents::Rows(rows.collect())
@@ -232,6 +222,42 @@ impl Table {
             let _ = self.map.delete(&key);
         }
     }
+}
+
+/// What an array holds, all elements by one call: one for each would take longer than many a test.
+pub(crate) fn all_elements(map: &MapHandle) -> Vec<u8> {
+    let of_each = match map.map_type() {
+        MapType::PercpuArray => {
+            let cpus = libbpf_rs::num_possible_cpus().expect("CPUs");
+            (map.value_size() as usize).next_multiple_of(8) * cpus
+        }
+        _ => map.value_size() as usize,
+    };
+    let all = map.max_entries();
+    let mut keys = vec![0u32; all as usize];
+    let mut values = vec![0; of_each * all as usize];
+    let (mut count, mut end) = (all, 0u32);
+    // SAFETY: a valid descriptor; there is room for as many keys as values, each of the length
+    // that the kernel gives it.
+    let code = unsafe {
+        libbpf_sys::bpf_map_lookup_batch(
+            map.as_fd().as_raw_fd(),
+            ptr::null_mut(),
+            (&raw mut end).cast(),
+            keys.as_mut_ptr().cast(),
+            values.as_mut_ptr().cast(),
+            &mut count,
+            &libbpf_sys::bpf_map_batch_opts {
+                sz: size_of::<libbpf_sys::bpf_map_batch_opts>() as u64,
+                ..Default::default()
+            },
+        )
+    };
+    let error = io::Error::last_os_error();
+    // ENOENT: there are no more.
+    assert!(code == 0 || error.raw_os_error() == Some(libc::ENOENT), "reading: {error}");
+    assert_eq!(count, all, "an array has all its elements");
+    values
 }
 
 /// The keys of an array.

@@ -473,11 +473,8 @@ impl Switch {
         match &self.at {
             SwitchPlace::Kernel(_) => {
                 let map = self.map(name);
-                let element =
-                    |index: u32| map.lookup(&index.to_ne_bytes(), libbpf_rs::MapFlags::ANY);
-                let indices = 0..map.max_entries();
-                let elements = indices.map(|index| element(index).expect("readable"));
-                elements.map(|bytes| bytes.expect("an array")).collect()
+                let all = reuse::all_elements(&map);
+                all.chunks_exact(map.value_size() as usize).map(<[u8]>::to_vec).collect()
             }
             SwitchPlace::Process(switch) => {
                 let at = Backing::from(switch);
