@@ -217,8 +217,15 @@ impl Table {
     }
 
     fn clear(&self) {
+        let keys: Vec<Vec<u8>> = self.map.keys().collect();
+        // All at once: the kernel waits for its programs after each call.
+        if self.map.map_type() == MapType::HashOfMaps && !keys.is_empty() {
+            let (count, any) = (keys.len() as u32, MapFlags::ANY);
+            let cleared = self.map.delete_batch(&keys.concat(), count, any, any);
+            return cleared.expect("what is there can go");
+        }
         // Arrays have all keys, and an element that is not set cannot be removed.
-        for key in self.map.keys().collect::<Vec<_>>() {
+        for key in keys {
             let _ = self.map.delete(&key);
         }
     }

@@ -290,9 +290,7 @@ impl Dataplane {
         let [Some(recirculation), Some(clones)] = maps else {
             return Err(Error::row(RECIRCULATION, "nobody here recirculates"));
         };
-        for stale in clones.keys().filter(|key| !is_clone_of(key, ports)) {
-            let _ = clones.delete(&stale);
-        }
+        group::remove_clones(&clones, clones.keys().filter(|key| !is_clone_of(key, ports)));
         if rounds.is_empty() {
             for number in recirculation.keys() {
                 let _ = recirculation.delete(&number);
@@ -308,11 +306,8 @@ impl Dataplane {
             recirculation
                 .update(&number.to_ne_bytes(), &value, MapFlags::ANY)
                 .map_err(Error::bpf("naming a recirculation port"))?;
-            for port in ports {
-                group::set_clone(&clones, *port, number, *round)?;
-            }
         }
-        Ok(())
+        group::set_clones(&clones, ports, rounds)
     }
 
     /// The entry program, for attaching and for test runs.

@@ -6,7 +6,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
 use super::port_bytes::{clone_key, devmap_value};
-use crate::{Error, layout::GROUP_PORTS, writes::about_to_write};
+use crate::{
+    Error,
+    layout::{GROUP_PORTS, RECIRCULATION_PORTS},
+    writes::about_to_write,
+};
 
 /// Whether a map of so many groups can have this one with so many ports.
 pub(crate) fn check(name: &str, index: u32, groups: u32, ports: usize) -> Result<(), Error> {
@@ -37,19 +41,44 @@ fn make(ports: &[u32], places: usize, egress: Option<i32>) -> Result<MapHandle, 
     Ok(group)
 }
 
-/// Says where a packet goes that leaves by `port` and is sent round by the recirculation port
-/// `round` of number `number`.
-pub(crate) fn set_clone(
+/// Ports whose pairs are set by one call: as many descriptors are open, times the numbers.
+const PORTS_AT_ONCE: usize = 16;
+
+/// Says where a packet goes that leaves by one of `ports` and is sent round: by which of `rounds`,
+/// for each number of a recirculation port. By few calls: at the end of each the kernel waits until
+/// no program runs that began before.
+pub(crate) fn set_clones(
     clones: &impl MapCore,
-    port: u32,
-    number: u32,
-    round: u32,
+    ports: &[u32],
+    rounds: &[u32],
 ) -> Result<(), Error> {
-    let pair = make(&[port, round], 2, None)?;
-    let pair = pair.as_fd().as_raw_fd().to_ne_bytes();
-    clones
-        .update(&clone_key(port, number), &pair, MapFlags::ANY)
-        .map_err(Error::bpf(format!("cloning to interface {port}")))
+    if rounds.is_empty() {
+        return Ok(());
+    }
+    for ports in ports.chunks(PORTS_AT_ONCE) {
+        let (mut keys, mut values, mut pairs) = (vec![], vec![], vec![]);
+        for port in ports {
+            for (number, round) in (0..RECIRCULATION_PORTS).zip(rounds.iter().cycle()) {
+                let pair = make(&[*port, *round], 2, None)?;
+                keys.extend(clone_key(*port, number));
+                values.extend(pair.as_fd().as_raw_fd().to_ne_bytes());
+                pairs.push(pair);
+            }
+        }
+        clones
+            .update_batch(&keys, &values, pairs.len() as u32, MapFlags::ANY, MapFlags::ANY)
+            .map_err(Error::bpf(format!("cloning to interfaces {ports:?}")))?;
+    }
+    Ok(())
+}
+
+/// Removes these keys' pairs, which are there, by one call for the same reason.
+pub(crate) fn remove_clones(clones: &impl MapCore, keys: impl Iterator<Item = Vec<u8>>) {
+    let keys: Vec<Vec<u8>> = keys.collect();
+    if !keys.is_empty() {
+        let count = keys.len() as u32;
+        let _ = clones.delete_batch(&keys.concat(), count, MapFlags::ANY, MapFlags::ANY);
+    }
 }
 
 /// Puts a map of these ports in the place of the group's.
