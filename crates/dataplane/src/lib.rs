@@ -43,7 +43,7 @@ pub use load::{
     sizes::Sizes,
 };
 pub use maps::{
-    backing::Backing,
+    backing::{Backing, Elements},
     bpffs::{Home, switches},
     cells::{Cells, PageUsage, Place, cells_needed, cells_needed_given},
     counters::{Counter, Counters},

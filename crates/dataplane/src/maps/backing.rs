@@ -95,9 +95,7 @@ impl Backing {
     /// # Errors
     /// There is no such table or element.
     pub fn element(&self, array: &str, index: u32) -> Result<Vec<u8>, Error> {
-        let found = self.map(array)?.lookup(&index.to_ne_bytes());
-        let found = found.map_err(Error::bpf(format!("reading {array}")))?;
-        found.ok_or_else(|| Error::row(array, format!("there is no element {index}")))
+        self.array(array)?.element(index)
     }
 
     /// Overwrites an element of an array; for tests, which play time and other CPUs.
@@ -105,8 +103,15 @@ impl Backing {
     /// # Errors
     /// There is no such table or element.
     pub fn set_element(&self, array: &str, index: u32, bytes: &[u8]) -> Result<(), Error> {
-        let written = self.map(array)?.update(&index.to_ne_bytes(), bytes);
-        written.map_err(Error::bpf(format!("writing {array}")))
+        self.array(array)?.set_element(index, bytes)
+    }
+
+    /// An array, opened once for whoever asks for elements often.
+    ///
+    /// # Errors
+    /// There is no such table.
+    pub fn array(&self, name: &str) -> Result<Elements, Error> {
+        Ok(Elements { name: name.into(), map: self.map(name)? })
     }
 
     pub(crate) fn grace(&self) -> Result<Grace, Error> {
@@ -114,6 +119,33 @@ impl Backing {
             Backing::Pinned(_) => Grace::new(),
             Backing::Native(maps) => Ok(Grace::native(maps.clone())),
         }
+    }
+}
+
+/// An array whose elements are read and written as bytes.
+pub struct Elements {
+    name: String,
+    map: Map,
+}
+
+impl Elements {
+    /// As [`Backing::element`].
+    ///
+    /// # Errors
+    /// There is no such element.
+    pub fn element(&self, index: u32) -> Result<Vec<u8>, Error> {
+        let found = self.map.lookup(&index.to_ne_bytes());
+        let found = found.map_err(Error::bpf(format!("reading {}", self.name)))?;
+        found.ok_or_else(|| Error::row(&self.name, format!("there is no element {index}")))
+    }
+
+    /// As [`Backing::set_element`].
+    ///
+    /// # Errors
+    /// There is no such element.
+    pub fn set_element(&self, index: u32, bytes: &[u8]) -> Result<(), Error> {
+        let written = self.map.update(&index.to_ne_bytes(), bytes);
+        written.map_err(Error::bpf(format!("writing {}", self.name)))
     }
 }
 

@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, ops::Range, sync::Barrier};
 use chain::packets::{Peer, PeerKind, encode_notes, flags};
 use chain_wire::session_key;
 use dataplane::{
-    Table,
+    Elements, Table,
     native::{Mutant, choose},
 };
 use harness::{
@@ -68,6 +68,14 @@ struct Arena<'a> {
     items: Vec<(usize, bool)>,
     buckets: Vec<u32>,
     begins: Vec<u8>,
+    /// Where [`Memory`] is, opened once: it is read and put back for each pair that meets.
+    arrays: Arrays,
+}
+
+struct Arrays {
+    pages: Elements,
+    states: Elements,
+    buckets: Elements,
 }
 
 /// What was said of two packets, and what the switch was then.
@@ -125,7 +133,11 @@ impl Arena<'_> {
         let before = Memory { page: vec![], state: vec![], buckets: vec![] };
         let buckets = buckets.into_iter().collect();
         let slot = crossing.slot;
-        let mut arena = Arena { net, slot, before, items, buckets, begins: vec![] };
+        let at = net.switches[slot].switch.backing();
+        let [pages, states, buckets_of] =
+            ["pages", "chain_states", "buckets"].map(|name| at.array(name).expect("an array"));
+        let arrays = Arrays { pages, states, buckets: buckets_of };
+        let mut arena = Arena { net, slot, before, items, buckets, begins: vec![], arrays };
         arena.before = arena.read();
         let key = arena.items.iter().find(|(_, is_key)| *is_key).expect("the key's");
         let record = key.0 + ITEM_HEADER + KEY.len();
@@ -138,22 +150,22 @@ impl Arena<'_> {
     }
 
     fn read(&self) -> Memory {
-        let at = self.switch().backing();
-        let element = |table: &str, index| at.element(table, index).expect("an element");
+        let element = |array: &Elements, index| array.element(index).expect("an element");
+        let Arrays { pages, states, buckets } = &self.arrays;
         Memory {
-            page: element("pages", 0),
-            state: self.net.state(self.slot),
-            buckets: self.buckets.iter().map(|index| element("buckets", *index)).collect(),
+            page: element(pages, 0),
+            state: element(states, PLACE),
+            buckets: self.buckets.iter().map(|index| element(buckets, *index)).collect(),
         }
     }
 
     fn restore(&self) {
-        let at = self.switch().backing();
-        at.set_element("pages", 0, &self.before.page).expect("writable");
+        let Arrays { pages, states, buckets } = &self.arrays;
+        pages.set_element(0, &self.before.page).expect("writable");
         for (index, bucket) in self.buckets.iter().zip(&self.before.buckets) {
-            at.set_element("buckets", *index, bucket).expect("writable");
+            buckets.set_element(*index, bucket).expect("writable");
         }
-        self.net.set_state(self.slot, &self.before.state);
+        states.set_element(PLACE, &self.before.state).expect("writable");
     }
 
     /// Without what only says how often and when something was changed.

@@ -84,7 +84,7 @@ pub fn tenants() -> Vec<TenantEntry> {
 }
 
 /// The tenant's place in arrays.
-const PLACE: u32 = 0;
+pub const PLACE: u32 = 0;
 
 impl Net {
     /// So many switches in one chain, in this order, all of whose leases hold.
