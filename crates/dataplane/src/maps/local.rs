@@ -4,7 +4,10 @@
 use std::{
     ffi::{CString, c_void},
     ptr::NonNull,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use super::clock::Clock;
@@ -188,6 +191,18 @@ impl LocalMap {
         let (index, each) = (self.index(key)?, self.max_entries() as usize);
         let cpus = 0..self.maps.cpus() as usize;
         Some(cpus.map(|cpu| self.copy(self.at(cpu * each + index))).collect())
+    }
+
+    /// Of an array that each CPU has its own of: the first u64 of each element, over all CPUs.
+    pub fn sums(&self) -> Vec<u64> {
+        let each = self.max_entries() as usize;
+        let first = |cpu, index| {
+            // SAFETY: an element begins on 8 bytes and has as many or more. Programs may change it
+            // meanwhile, atomically or as they may while the kernel copies it.
+            unsafe { AtomicU64::from_ptr(self.at(cpu * each + index).cast()) }.load(Relaxed)
+        };
+        let cpus = self.maps.cpus() as usize;
+        (0..each).map(|index| (0..cpus).map(|cpu| first(cpu, index)).sum()).collect()
     }
 
     pub fn update(&self, key: &[u8], value: &[u8]) -> Result<()> {

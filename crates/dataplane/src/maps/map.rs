@@ -81,12 +81,7 @@ impl Map {
                 let elements = values.chunks_exact(of_cpus);
                 Ok(elements.map(|values| values.iter().step_by(words).sum()).collect())
             }
-            Map::Native(table) => {
-                let first = |bytes: &[u8]| u64::from_ne_bytes(bytes[..8].try_into().expect("8"));
-                let of_cpus = |index: u32| table.lookup_percpu(&index.to_ne_bytes());
-                let elements = (0..table.max_entries()).filter_map(of_cpus);
-                Ok(elements.map(|cpus| cpus.iter().map(|value| first(value)).sum()).collect())
-            }
+            Map::Native(table) => Ok(table.sums()),
         }
     }
 

@@ -585,10 +585,10 @@ impl Table {
 
     /// The entry of a slot, read from memory.
     pub fn held(&self, slot: u32) -> Option<HeldItem> {
-        let reference = self.slot(slot).load(Acquire) as u32;
+        let entry = self.slot(slot).load(Acquire);
+        let reference = entry as u32;
         let (page, cell) = (reference >> 9, (reference & 0x1ff) as u16);
-        let is_empty = self.slot(slot).load(Acquire) == 0;
-        if is_empty || page >= self.pages() || usize::from(cell) >= PAGE_START_CELLS {
+        if entry == 0 || page >= self.pages() || usize::from(cell) >= PAGE_START_CELLS {
             return None;
         }
         let item = self.item(Place { page, cell, cells: 1 });
