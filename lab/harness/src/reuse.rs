@@ -331,6 +331,8 @@ mod tests {
             let found = contents(&name);
             for table in &again.tables {
                 assert!(found[&table.name] == table.then, "{}", table.name);
+                let is_left = table.map.map_type() == MapType::HashOfMaps;
+                assert!(!is_left || table.map.keys().next().is_none(), "{}", table.name);
             }
             let changed: Vec<&String> = left
                 .iter()
