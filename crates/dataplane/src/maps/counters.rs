@@ -71,7 +71,9 @@ impl Counters {
     /// # Errors
     /// If the kernel refuses the look-up.
     pub fn read(&self) -> Result<Vec<(Counter, u64)>, Error> {
-        let sums = self.map.sums().map_err(Error::bpf("reading the counters"))?;
+        // In order of numbers: beyond the last there are none, and reading each costs.
+        let some = self.list.last().map_or(0, |last| last.number + 1);
+        let sums = self.map.sums(some).map_err(Error::bpf("reading the counters"))?;
         let value = |counter: &Counter| sums.get(counter.number as usize).copied().unwrap_or(0);
         Ok(self.list.iter().map(|counter| (*counter, value(counter))).collect())
     }

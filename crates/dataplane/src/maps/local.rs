@@ -193,8 +193,9 @@ impl LocalMap {
         Some(cpus.map(|cpu| self.copy(self.at(cpu * each + index))).collect())
     }
 
-    /// Of an array that each CPU has its own of: the first u64 of each element, over all CPUs.
-    pub fn sums(&self) -> Vec<u64> {
+    /// Of an array that each CPU has its own of: the first u64 of each of the first so many
+    /// elements, over all CPUs.
+    pub fn sums(&self, elements: u32) -> Vec<u64> {
         let each = self.max_entries() as usize;
         let first = |cpu, index| {
             // SAFETY: an element begins on 8 bytes and has as many or more. Programs may change it
@@ -202,7 +203,8 @@ impl LocalMap {
             unsafe { AtomicU64::from_ptr(self.at(cpu * each + index).cast()) }.load(Relaxed)
         };
         let cpus = self.maps.cpus() as usize;
-        (0..each).map(|index| (0..cpus).map(|cpu| first(cpu, index)).sum()).collect()
+        let indices = 0..each.min(elements as usize);
+        indices.map(|index| (0..cpus).map(|cpu| first(cpu, index)).sum()).collect()
     }
 
     pub fn update(&self, key: &[u8], value: &[u8]) -> Result<()> {

@@ -70,18 +70,18 @@ impl Map {
         }
     }
 
-    /// Of an array that each CPU has its own of: the first u64 of each element, over all CPUs. One
-    /// system call reads all of them.
-    pub fn sums(&self) -> Result<Vec<u64>> {
+    /// Of an array that each CPU has its own of: the first u64 of each of the first so many
+    /// elements, over all CPUs. One system call reads all of them.
+    pub fn sums(&self, elements: u32) -> Result<Vec<u64>> {
         match self {
             Map::Kernel(map) => {
                 let words = (map.value_size() as usize).div_ceil(8);
                 let of_cpus = libbpf_rs::num_possible_cpus()? * words;
-                let values = lookup_all(map, of_cpus)?;
+                let values = lookup_first(map, elements, of_cpus)?;
                 let elements = values.chunks_exact(of_cpus);
                 Ok(elements.map(|values| values.iter().step_by(words).sum()).collect())
             }
-            Map::Native(table) => Ok(table.sums()),
+            Map::Native(table) => Ok(table.sums(elements)),
         }
     }
 
@@ -110,9 +110,9 @@ impl Map {
     }
 }
 
-/// The values of all elements of an array, in their order, each of so many words.
-fn lookup_all(map: &MapHandle, words: usize) -> Result<Vec<u64>> {
-    let mut count = map.max_entries();
+/// The values of the first so many elements of an array, in their order, each of so many words.
+fn lookup_first(map: &MapHandle, elements: u32, words: usize) -> Result<Vec<u64>> {
+    let mut count = elements.min(map.max_entries());
     let mut keys = vec![0u32; count as usize];
     let mut values = vec![0u64; count as usize * words];
     let mut end = 0u32;
