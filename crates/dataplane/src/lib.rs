@@ -51,6 +51,7 @@ pub use maps::{
     lease::{LeaseState, Leases},
     lent::LoanCounts,
     local::LocalMaps,
+    map::first_elements,
     mount::is_seen_by_all,
     page_items::PageItems,
     probation::{BlankOutcome, Probation},

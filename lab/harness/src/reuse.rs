@@ -9,7 +9,6 @@ use std::{
     fs, io,
     os::fd::{AsFd, AsRawFd},
     path::{Path, PathBuf},
-    ptr,
     sync::{Mutex, MutexGuard, Once, PoisonError},
 };
 
@@ -233,38 +232,7 @@ impl Table {
 
 /// What an array holds, all elements by one call: one for each would take longer than many a test.
 pub(crate) fn all_elements(map: &MapHandle) -> Vec<u8> {
-    let of_each = match map.map_type() {
-        MapType::PercpuArray => {
-            let cpus = libbpf_rs::num_possible_cpus().expect("CPUs");
-            (map.value_size() as usize).next_multiple_of(8) * cpus
-        }
-        _ => map.value_size() as usize,
-    };
-    let all = map.max_entries();
-    let mut keys = vec![0u32; all as usize];
-    let mut values = vec![0; of_each * all as usize];
-    let (mut count, mut end) = (all, 0u32);
-    // SAFETY: a valid descriptor; there is room for as many keys as values, each of the length
-    // that the kernel gives it.
-    let code = unsafe {
-        libbpf_sys::bpf_map_lookup_batch(
-            map.as_fd().as_raw_fd(),
-            ptr::null_mut(),
-            (&raw mut end).cast(),
-            keys.as_mut_ptr().cast(),
-            values.as_mut_ptr().cast(),
-            &mut count,
-            &libbpf_sys::bpf_map_batch_opts {
-                sz: size_of::<libbpf_sys::bpf_map_batch_opts>() as u64,
-                ..Default::default()
-            },
-        )
-    };
-    let error = io::Error::last_os_error();
-    // ENOENT: there are no more.
-    assert!(code == 0 || error.raw_os_error() == Some(libc::ENOENT), "reading: {error}");
-    assert_eq!(count, all, "an array has all its elements");
-    values
+    dataplane::first_elements(map, map.max_entries()).expect("readable")
 }
 
 /// The keys of an array.

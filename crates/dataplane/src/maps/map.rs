@@ -75,11 +75,11 @@ impl Map {
     pub fn sums(&self, elements: u32) -> Result<Vec<u64>> {
         match self {
             Map::Kernel(map) => {
-                let words = (map.value_size() as usize).div_ceil(8);
-                let of_cpus = libbpf_rs::num_possible_cpus()? * words;
-                let values = lookup_first(map, elements, of_cpus)?;
-                let elements = values.chunks_exact(of_cpus);
-                Ok(elements.map(|values| values.iter().step_by(words).sum()).collect())
+                let values = first_elements(map, elements)?;
+                let value_len = (map.value_size() as usize).next_multiple_of(8);
+                let of_cpus = values.chunks_exact(value_len * libbpf_rs::num_possible_cpus()?);
+                let first = |value: &[u8]| u64::from_ne_bytes(value[..8].try_into().expect("8"));
+                Ok(of_cpus.map(|cpus| cpus.chunks_exact(value_len).map(first).sum()).collect())
             }
             Map::Native(table) => Ok(table.sums(elements)),
         }
@@ -110,17 +110,28 @@ impl Map {
     }
 }
 
-/// The values of the first so many elements of an array, in their order, each of so many words.
-fn lookup_first(map: &MapHandle, elements: u32, words: usize) -> Result<Vec<u64>> {
-    let mut count = elements.min(map.max_entries());
-    let mut keys = vec![0u32; count as usize];
-    let mut values = vec![0u64; count as usize * words];
-    let mut end = 0u32;
+/// The bytes of the first so many elements of an array, in their order, read by one system call. Of
+/// an array that each CPU has its own of an element is its values of all CPUs, each on 8 bytes.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn first_elements(map: &MapHandle, elements: u32) -> Result<Vec<u8>> {
+    let of_each = match map.map_type() {
+        MapType::PercpuArray => {
+            (map.value_size() as usize).next_multiple_of(8) * libbpf_rs::num_possible_cpus()?
+        }
+        _ => map.value_size() as usize,
+    };
+    let elements = elements.min(map.max_entries());
+    let mut keys = vec![0u32; elements as usize];
+    let mut values = vec![0; of_each * elements as usize];
+    let (mut count, mut end) = (elements, 0u32);
     let opts = libbpf_sys::bpf_map_batch_opts {
         sz: size_of::<libbpf_sys::bpf_map_batch_opts>() as u64,
         ..Default::default()
     };
-    // SAFETY: a valid descriptor; there is room for `count` keys of 4 bytes and their values.
+    // SAFETY: a valid descriptor; there is room for `count` keys of 4 bytes and for as many values,
+    // each of the length that the kernel gives it.
     let code = unsafe {
         libbpf_sys::bpf_map_lookup_batch(
             map.as_fd().as_raw_fd(),
@@ -137,6 +148,9 @@ fn lookup_first(map: &MapHandle, elements: u32, words: usize) -> Result<Vec<u64>
     if code != 0 && error.raw_os_error() != Some(libc::ENOENT) {
         return Err(error.into());
     }
-    values.truncate(count as usize * words);
+    if count != elements {
+        // An array has all of its elements.
+        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+    }
     Ok(values)
 }

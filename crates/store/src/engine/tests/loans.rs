@@ -427,13 +427,19 @@ fn a_keeper_that_has_begun_is_told_again_that_there_is_no_loan() {
     assert_eq!(store.engine.counters().loans.loans_cancelled, 1);
 }
 
-/// Everything else would wait with it: also the deletes that make room at the backend.
-#[test]
-fn a_hold_of_everything_is_refused_where_a_lent_key_does_not_come_back() {
+/// A key is lent, with a newer value at its switches, and the backend answers when it is told to.
+fn lent_before_a_backend_elsewhere() -> (Store, Switches, RemoteBackend) {
     let (mut store, mut switches) = lent();
     switches.newest = Some(b"newer");
     let backend = RemoteBackend::new(Watch::Unneeded);
     store.engine.facts.backend = Box::new(backend.clone());
+    (store, switches, backend)
+}
+
+/// Everything else would wait with it: also the deletes that make room at the backend.
+#[test]
+fn a_hold_of_everything_is_refused_where_a_lent_key_does_not_come_back() {
+    let (mut store, mut switches, backend) = lent_before_a_backend_elsewhere();
     let everything = || HoldRequest { names: vec![], everything: true };
     let of_another = || HoldRequest {
         names: vec![wire::backend_name(KEYED, b"another").unwrap()],
@@ -468,10 +474,7 @@ fn a_hold_of_everything_is_refused_where_a_lent_key_does_not_come_back() {
 /// Nothing is lost: who asks has to hear why he gets nothing, or he takes the store for dead.
 #[test]
 fn while_the_backend_does_not_take_a_value_that_came_back_reads_are_answered() {
-    let (mut store, mut switches) = lent();
-    switches.newest = Some(b"newer");
-    let backend = RemoteBackend::new(Watch::Unneeded);
-    store.engine.facts.backend = Box::new(backend.clone());
+    let (mut store, mut switches, backend) = lent_before_a_backend_elsewhere();
     store.engine.at(LATER_NS, &mut store.out, |engine| engine.loans.recall_all(&mut engine.facts));
     switches.obey(&mut store, 0);
     let read = |store: &mut Store, ms: u64| {
